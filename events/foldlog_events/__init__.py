@@ -1,0 +1,1 @@
+"""The vocabulary of foldlog: entries, messages, their bytes and their subjects."""

@@ -1,0 +1,1 @@
+"""The folds: pure functions from entries to what people, programs and models see."""

@@ -1,0 +1,1 @@
+"""foldlog: the conversation log for LLM agents."""
