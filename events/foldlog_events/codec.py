@@ -175,9 +175,7 @@ def _check_messages(messages: tuple[Message, ...], place: str) -> None:
 
 def _structural_faults(entry: Entry) -> Iterator[tuple[str, str]]:
     """Faults of nesting, numbers and keys; only values of free form can have them."""
-    fields = (
-        (name, getattr(entry, name)) for name in entry.__struct_fields__ if name != "time"
-    )
+    fields = ((name, getattr(entry, name)) for name in entry.__struct_fields__ if name != "time")
     for name, value in fields:
         if isinstance(value, str | int) and not isinstance(value, bool):
             continue

@@ -20,9 +20,7 @@ SCHEMA = 1
 DEFAULT_TENANT = "default"
 
 
-class Envelope(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"
-):
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
     """What every entry carries."""
 
     id: str
@@ -75,9 +73,7 @@ class NoteEntry(Envelope, frozen=True, kw_only=True, omit_defaults=True, tag="no
     data: Any = None
 
 
-ActionStep = Literal[
-    "requested", "approved", "denied", "started", "succeeded", "failed", "unknown"
-]
+ActionStep = Literal["requested", "approved", "denied", "started", "succeeded", "failed", "unknown"]
 
 
 class ActionEntry(Envelope, frozen=True, kw_only=True, omit_defaults=True, tag="action"):
@@ -167,9 +163,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: tuple[Tool, ...] = ()
 
 
-class CompactionEntry(
-    Envelope, frozen=True, kw_only=True, omit_defaults=True, tag="compaction"
-):
+class CompactionEntry(Envelope, frozen=True, kw_only=True, omit_defaults=True, tag="compaction"):
     """A summary that stands for a range; from `kept_from` on entries are seen verbatim."""
 
     base_version: BaseVersion
@@ -182,6 +176,8 @@ class CompactionEntry(
     """The prompt in force at `base_version.log`."""
     tokens_before: int = 0
     tokens_after: int = 0
+    calibration: float = 1.0
+    """Measured tokens for each estimated one, at the base version."""
     model: str = ""
     usage: Usage | None = None
     policy: str = ""

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import msgspec
 
-
 Role = Literal["system", "user", "assistant", "tool"]
 
 FinishReason = Literal[
@@ -65,9 +64,7 @@ class Uri(Part, frozen=True, kw_only=True, omit_defaults=True, tag="uri"):
     uri: str
 
 
-class ArtifactReference(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag="artifact"
-):
+class ArtifactReference(Part, frozen=True, kw_only=True, omit_defaults=True, tag="artifact"):
     """Content stored outside the entry, addressed by its hash; the model is shown the preview."""
 
     digest: str

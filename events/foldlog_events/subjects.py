@@ -7,7 +7,7 @@ id becomes a token of its beginning and its hash, and the whole id stands in eve
 import hashlib
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from foldlog_events.entries import Lane
 from foldlog_events.errors import InvalidIdentifier
@@ -64,9 +64,7 @@ def decode_token(token: str) -> str | None:
         return None
     if not re.fullmatch(rf"(?:[A-Za-z0-9_-]|{_ESCAPE}[0-9A-F]{{2}})+", token):
         raise InvalidIdentifier(f"no id has the token {token!r}")
-    raw = re.sub(
-        rb"=([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), token.encode()
-    )
+    raw = re.sub(rb"=([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), token.encode())
     try:
         identifier = raw.decode()
     except UnicodeDecodeError:
@@ -114,9 +112,9 @@ def parse_subject(subject: str) -> SubjectParts:
     if len(tokens) != 5 or tokens[0] != "entry" or not tokens[1].isdigit():
         raise InvalidIdentifier(f"{subject!r} is no subject of an entry")
     _, partition, tenant, conversation, lane = tokens
-    if lane == "log" or lane == "shape":
-        return SubjectParts(int(partition), tenant, conversation, lane)
-    raise InvalidIdentifier(f"{subject!r} names no lane")
+    if lane not in ("log", "shape"):
+        raise InvalidIdentifier(f"{subject!r} names no lane")
+    return SubjectParts(int(partition), tenant, conversation, cast(Lane, lane))
 
 
 def message_id(tenant: str, conversation: str, entry_id: str) -> str:

@@ -1,0 +1,322 @@
+"""The fold: from entries, in order, to what a model is shown.
+
+All folding of entries happens here, for agents, the projector, the compactor and the audit.
+`ContextFold` goes on in place, so that one more entry costs what that entry costs; `apply`,
+`fold`, `inherit` and `render` are the same as functions from state to state.
+"""
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+from foldlog_events.entries import (
+    BaseVersion,
+    CompactionEntry,
+    Entry,
+    ForkEntry,
+    HeadMarker,
+    Lane,
+    Recorded,
+    ResetEntry,
+    lane_of,
+)
+from foldlog_events.messages import Message
+from foldlog_projections.contribution import contribution, head_contribution
+from foldlog_projections.edits import acting, edited, without_repeats
+from foldlog_projections.pairing import Transcript
+from foldlog_projections.prompt import Prompt, leading_message, patch_message
+from foldlog_projections.state import Active, FoldState, empty
+from foldlog_projections.tokens import estimate_message, estimate_tools
+from foldlog_projections.views import ContextView, Fault, Head
+
+_encode = msgspec.json.Encoder().encode
+
+CALIBRATION_RANGE = (0.5, 2.0)
+"""What a provider counts beyond this is no error of the estimate, but something not in the log."""
+
+
+class ContextFold:
+    """A conversation's context while its entries are folded.
+
+    Not safe for use by several threads; a copy is `ContextFold(fold.state())`.
+    """
+
+    def __init__(self, state: FoldState) -> None:
+        self._load(state)
+
+    def _load(self, state: FoldState) -> None:
+        self._kept = state
+        self._version = state.version
+        self._lane_versions: dict[Lane, int] = {
+            "log": state.log_version,
+            "shape": state.shape_version,
+        }
+        self._active = list(state.active)
+        self._stale = state.stale_compactions
+        self._calibration = state.calibration
+        self._rebuild()
+
+    @property
+    def version(self) -> int:
+        """Of the last entry folded."""
+        return self._version
+
+    @property
+    def base_version(self) -> BaseVersion:
+        """The last version folded of each lane."""
+        return BaseVersion(self._lane_versions["log"], self._lane_versions["shape"])
+
+    def lane_version(self, lane: Lane) -> int:
+        """The last version folded of one lane."""
+        return self._lane_versions[lane]
+
+    def apply(self, version: int, entry: Entry) -> None:
+        """Fold one entry; one at or below the version reached was folded before."""
+        if version <= self._version:
+            return
+        if isinstance(entry, CompactionEntry | ResetEntry):
+            self._apply_head(version, entry)
+        else:
+            self._append(contribution(version, entry))
+        self._reached(version, lane_of(entry))
+
+    def apply_unreadable(self, version: int, lane: Lane, reason: str) -> None:
+        """Pass over an entry that cannot be decoded; the view says so."""
+        if version <= self._version:
+            return
+        self._append(Active(version=version, id=f"{version}", kind="unreadable", fault=reason))
+        self._reached(version, lane)
+
+    def apply_older_head(self, version: int) -> None:
+        """Pass over a head marker that a newer one is known to have superseded."""
+        self._reached(version, "shape")
+
+    def apply_known_head(self, version: int, entry: HeadMarker) -> None:
+        """Fold a head marker that is known to be in force, with only its own range folded."""
+        if isinstance(entry, CompactionEntry):
+            self._lane_versions["shape"] = entry.base_version.shape
+        self.apply(version, entry)
+
+    def inherit(self, version: int, fork: ForkEntry) -> None:
+        """Become a child of this conversation at the version reached (rule 9)."""
+        self._kept = msgspec.structs.replace(
+            self._kept, tenant=fork.tenant, conversation=fork.conversation
+        )
+        self._append(contribution(version, fork))
+        self._version = version
+        self._lane_versions = {"log": version, "shape": 0}
+
+    def state(self) -> FoldState:
+        """The state in the form that is stored."""
+        return msgspec.structs.replace(
+            self._kept,
+            version=self._version,
+            log_version=self._lane_versions["log"],
+            shape_version=self._lane_versions["shape"],
+            active=tuple(self._active),
+            stale_compactions=self._stale,
+            calibration=self._calibration,
+        )
+
+    def view(self) -> ContextView:
+        """What a model is shown now."""
+        head = self._kept.head
+        messages = tuple(self._transcript.messages)
+        digests = b"".join(self._digests())
+        if self._leading is not None:
+            messages = (self._leading, *messages)
+            digests = self._leading_digest + digests
+        return ContextView(
+            tenant=self._kept.tenant,
+            conversation=self._kept.conversation,
+            version=self._version,
+            base_version=self.base_version,
+            head=Head(head.id, head.version, head.kind) if head else None,
+            tokens=self.tokens(),
+            digest=f"sha256:{hashlib.sha256(digests).hexdigest()}",
+            messages=messages,
+            tools=self._prompt.tools,
+            sections=self._prompt.sections,
+            stale_compactions=self._stale,
+            faults=tuple(
+                Fault(entry.version, entry.fault) for entry in self._active if entry.fault
+            ),
+        )
+
+    def tokens(self) -> int:
+        """Tokens of the context: the newest measurement, and estimates of what came after it."""
+        if self._measured is not None:
+            measured, estimated_then = self._measured
+            later = self._estimated() - estimated_then
+            return max(0, measured + round(later * self._calibration))
+        return round(self._estimated() * self._calibration)
+
+    def _reached(self, version: int, lane: Lane) -> None:
+        self._version = version
+        self._lane_versions[lane] = version
+
+    def _apply_head(self, version: int, entry: HeadMarker) -> None:
+        start = self._start_of_range(entry)
+        if start is None:
+            self._stale += 1
+            return
+        compaction = entry if isinstance(entry, CompactionEntry) else None
+        self._kept = msgspec.structs.replace(
+            self._kept,
+            head=head_contribution(version, entry),
+            baseline=entry.baseline,
+            baseline_version=compaction.base_version.log if compaction else version,
+            summary=compaction.summary if compaction else "",
+            exact_values=compaction.exact_values if compaction else (),
+            usage_void_to=version,
+        )
+        self._active = self._active[start:]
+        self._stale = 0
+        self._calibration = compaction.calibration if compaction else 1.0
+        self._rebuild()
+
+    def _start_of_range(self, entry: HeadMarker) -> int | None:
+        """Where in the active entries the new range begins; None where the marker is stale."""
+        if isinstance(entry, ResetEntry):
+            return len(self._active)
+        if entry.base_version.shape != self._lane_versions["shape"]:
+            return None
+        for place, active in enumerate(self._active):
+            if entry.kept_from is None:
+                if active.version > entry.base_version.log:
+                    return place
+            elif (active.id, active.version) == (entry.kept_from.id, entry.kept_from.version):
+                return place
+        return None if entry.kept_from else len(self._active)
+
+    def _append(self, entry: Active) -> None:
+        self._active.append(entry)
+        if entry.edits:
+            self._kept = msgspec.structs.replace(self._kept, usage_void_to=entry.version)
+            self._rebuild()
+        elif entry.id not in self._ids:
+            self._contribute(entry)
+
+    def _rebuild(self) -> None:
+        """Contribute everything in force anew, as after a change of how it is seen."""
+        head = self._kept.head
+        in_force = self._active if head is None else [head, *self._active]
+        winning = acting(in_force)
+        self._active = [edited(entry, winning) for entry in self._active]
+        self._ids: set[str] = set()
+        self._transcript = Transcript()
+        self._estimates: list[int] = []
+        self._message_digests: list[bytes | None] = []
+        self._estimate = 0
+        self._prompt = Prompt(self._kept.baseline)
+        self._tools_estimate = estimate_tools(self._prompt.tools)
+        self._measured: tuple[int, int] | None = None
+        self._lead(leading_message(self._prompt.sections) if self._kept.baseline else None)
+        self._has_leading = self._kept.baseline is not None
+        if head is not None:
+            self._kept = self._with_edited_head(edited(head, winning))
+            in_force = [self._kept.head or head, *self._active]
+        else:
+            in_force = self._active
+        for entry in without_repeats(in_force):
+            self._contribute(entry)
+
+    def _with_edited_head(self, head: Active) -> FoldState:
+        if head is self._kept.head:
+            return self._kept
+        return msgspec.structs.replace(self._kept, head=head, summary="", exact_values=())
+
+    def _contribute(self, entry: Active) -> None:
+        self._ids.add(entry.id)
+        if entry.patch is not None and (
+            self._kept.baseline is None or entry.version > self._kept.baseline_version
+        ):
+            self._contribute_patch(entry)
+        for message in entry.messages:
+            self._place(message)
+            if message.usage is not None and entry.version > self._kept.usage_void_to:
+                self._measure(message)
+
+    def _contribute_patch(self, entry: Active) -> None:
+        if entry.patch is None:
+            return
+        self._prompt.apply(entry.patch, entry.id)
+        self._tools_estimate = estimate_tools(self._prompt.tools)
+        if self._has_leading or all(section.text is None for section in entry.patch.sections):
+            message = patch_message(entry.patch.sections)
+            if message is not None:
+                self._place(message)
+            return
+        first = Prompt(None)
+        first.apply(entry.patch, entry.id)
+        self._has_leading = True
+        self._lead(leading_message(first.sections))
+
+    def _lead(self, message: Message | None) -> None:
+        self._leading = message
+        self._leading_estimate = estimate_message(message) if message else 0
+        self._leading_digest = _digest(message) if message else b""
+
+    def _place(self, message: Message) -> None:
+        for changed in self._transcript.add(message):
+            self._estimate -= self._estimates[changed]
+            self._estimates[changed] = estimate_message(self._transcript.messages[changed])
+            self._estimate += self._estimates[changed]
+            self._message_digests[changed] = None
+        for added in self._transcript.messages[len(self._estimates) :]:
+            self._estimates.append(estimate_message(added))
+            self._estimate += self._estimates[-1]
+            self._message_digests.append(None)
+
+    def _measure(self, message: Message) -> None:
+        measured = message.usage.context_tokens if message.usage else 0
+        if measured <= 0:
+            return
+        estimated = self._estimated()
+        self._measured = (measured, estimated)
+        lowest, highest = CALIBRATION_RANGE
+        self._calibration = min(highest, max(lowest, measured / max(1, estimated)))
+
+    def _estimated(self) -> int:
+        return self._estimate + self._leading_estimate + self._tools_estimate
+
+    def _digests(self) -> list[bytes]:
+        digests: list[bytes] = []
+        for place, known in enumerate(self._message_digests):
+            digest = known or _digest(self._transcript.messages[place])
+            self._message_digests[place] = digest
+            digests.append(digest)
+        return digests
+
+
+def _digest(message: Message) -> bytes:
+    return hashlib.sha256(_encode(message)).digest()
+
+
+def apply(state: FoldState, version: int, entry: Entry) -> FoldState:
+    """The state after one more entry; for a run of entries `fold` costs less."""
+    return fold(state, (Recorded(version, entry),))
+
+
+def fold(state: FoldState, entries: Iterable[Recorded]) -> FoldState:
+    """The state after these entries, given in the order of their versions."""
+    context = ContextFold(state)
+    for recorded in entries:
+        context.apply(recorded.version, recorded.entry)
+    return context.state()
+
+
+def inherit(parent: FoldState, version: int, fork: ForkEntry) -> FoldState:
+    """The first state of a child, from its parent's at `fork.parent_version` (rule 9)."""
+    context = ContextFold(parent)
+    context.inherit(version, fork)
+    return context.state()
+
+
+def render(state: FoldState) -> ContextView:
+    """What a model is shown."""
+    return ContextFold(state).view()
+
+
+__all__ = ["ContextFold", "apply", "empty", "fold", "inherit", "render"]
