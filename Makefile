@@ -1,0 +1,67 @@
+# Two commands on a fresh machine with Python 3.11+, make and git: `make demo` and `make test`.
+# Each makes .venv once; it is made anew when pyproject.toml or constraints.txt change.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCES := events projections services
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet install --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long lint types imports format up clean
+
+help:
+	@echo "make demo       the story of foldlog in under a minute, on a server of its own"
+	@echo "make test       style, types, layers and tests"
+	@echo "make test-long  the generated histories, many more of them"
+	@echo "make up         a server, a projector and a compactor on your data folder"
+	@echo "make format     lay out the code as make test wants it"
+	@echo "make clean      remove the virtual environment and caches"
+
+demo: $(VENV)/.installed-server
+	@$(BIN)/foldlog demo
+
+up: $(VENV)/.installed-server
+	@$(BIN)/foldlog up
+
+test: lint types imports
+	@$(BIN)/python -m pytest
+
+test-long: $(VENV)/.installed-dev
+	@FOLDLOG_EXAMPLES=20000 $(BIN)/python -m pytest --timeout=3600
+
+lint: $(VENV)/.installed-dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	@$(BIN)/mypy
+
+imports: $(VENV)/.installed-dev
+	@$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+# The build backend comes from the same pinned list, so that pip fetches no other version of it.
+$(VENV)/.python: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "foldlog needs Python 3.11 or later: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) hatchling editables
+	@touch $@
+
+$(VENV)/.installed-server: $(VENV)/.python pyproject.toml
+	@echo "installing foldlog and its server into $(VENV)"
+	@$(PIP) --no-build-isolation --editable '.[server]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.python pyproject.toml
+	@echo "installing foldlog and the tools of its tests into $(VENV)"
+	@$(PIP) --no-build-isolation --editable '.[server,openai,anthropic,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
