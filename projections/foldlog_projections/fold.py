@@ -14,6 +14,7 @@ from foldlog_events.entries import (
     BaseVersion,
     CompactionEntry,
     Entry,
+    EntryReference,
     ForkEntry,
     HeadMarker,
     Lane,
@@ -123,9 +124,11 @@ class ContextFold:
         """What a model is shown now."""
         head = self._kept.head
         messages = tuple(self._transcript.messages)
+        origins = tuple(self._origins)
         digests = b"".join(self._digests())
         if self._leading is not None:
             messages = (self._leading, *messages)
+            origins = (self._leading_origin, *origins)
             digests = self._leading_digest + digests
         return ContextView(
             tenant=self._kept.tenant,
@@ -136,6 +139,7 @@ class ContextFold:
             tokens=self.tokens(),
             digest=f"sha256:{hashlib.sha256(digests).hexdigest()}",
             messages=messages,
+            origins=origins,
             tools=self._prompt.tools,
             sections=self._prompt.sections,
             stale_compactions=self._stale,
@@ -208,12 +212,13 @@ class ContextFold:
         self._transcript = Transcript()
         self._estimates: list[int] = []
         self._message_digests: list[bytes | None] = []
+        self._origins: list[EntryReference] = []
         self._estimate = 0
         self._prompt = Prompt(self._kept.baseline)
         self._tools_estimate = estimate_tools(self._prompt.tools)
         self._measured: tuple[int, int] | None = None
-        self._lead(leading_message(self._prompt.sections) if self._kept.baseline else None)
         self._has_leading = self._kept.baseline is not None
+        self._lead(leading_message(self._prompt.sections), head)
         if head is not None:
             self._kept = self._with_edited_head(edited(head, winning))
             in_force = [self._kept.head or head, *self._active]
@@ -234,7 +239,7 @@ class ContextFold:
         ):
             self._contribute_patch(entry)
         for message in entry.messages:
-            self._place(message)
+            self._place(message, entry)
             if message.usage is not None and entry.version > self._kept.usage_void_to:
                 self._measure(message)
 
@@ -246,28 +251,32 @@ class ContextFold:
         if self._has_leading or all(section.text is None for section in entry.patch.sections):
             message = patch_message(entry.patch.sections)
             if message is not None:
-                self._place(message)
+                self._place(message, entry)
             return
         first = Prompt(None)
         first.apply(entry.patch, entry.id)
         self._has_leading = True
-        self._lead(leading_message(first.sections))
+        self._lead(leading_message(first.sections), entry)
 
-    def _lead(self, message: Message | None) -> None:
+    def _lead(self, message: Message | None, origin: Active | None) -> None:
         self._leading = message
+        self._leading_origin = _reference(origin) if origin else EntryReference("", 0)
         self._leading_estimate = estimate_message(message) if message else 0
         self._leading_digest = _digest(message) if message else b""
 
-    def _place(self, message: Message) -> None:
+    def _place(self, message: Message, entry: Active) -> None:
+        origin = _reference(entry)
         for changed in self._transcript.add(message):
             self._estimate -= self._estimates[changed]
             self._estimates[changed] = estimate_message(self._transcript.messages[changed])
             self._estimate += self._estimates[changed]
             self._message_digests[changed] = None
+            self._origins[changed] = origin
         for added in self._transcript.messages[len(self._estimates) :]:
             self._estimates.append(estimate_message(added))
             self._estimate += self._estimates[-1]
             self._message_digests.append(None)
+            self._origins.append(origin)
 
     def _measure(self, message: Message) -> None:
         measured = message.usage.context_tokens if message.usage else 0
@@ -288,6 +297,10 @@ class ContextFold:
             self._message_digests[place] = digest
             digests.append(digest)
         return digests
+
+
+def _reference(entry: Active) -> EntryReference:
+    return EntryReference(entry.id, entry.version)
 
 
 def _digest(message: Message) -> bytes:

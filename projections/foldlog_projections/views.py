@@ -2,7 +2,7 @@
 
 import msgspec
 
-from foldlog_events.entries import BaseVersion, SectionInForce
+from foldlog_events.entries import BaseVersion, EntryReference, SectionInForce
 from foldlog_events.messages import Message, Tool
 
 
@@ -37,6 +37,8 @@ class ContextView(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     """`sha256:` and 64 hexadecimal digits: the same messages have the same digest."""
     messages: tuple[Message, ...]
+    origins: tuple[EntryReference, ...] = ()
+    """For each message, the entry that made it what it is."""
     tools: tuple[Tool, ...] = ()
     sections: tuple[SectionInForce, ...] = ()
     stale_compactions: int = 0
