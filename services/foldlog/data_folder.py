@@ -26,6 +26,8 @@ class RunningServer(msgspec.Struct, frozen=True):
     address: str
     pid: int
     """Of the foldlog process that started it."""
+    lasting: bool = False
+    """Until it is stopped, and not only while one command needs it."""
 
 
 class DataFolder:

@@ -87,12 +87,14 @@ def server_config(folder: DataFolder, port: int) -> bytes:
 class EmbeddedServer:
     """One nats-server over a data folder, owned by this process.
 
-    `port` 0 takes any free one. Raises what `start` raises when entered.
+    `port` 0 takes any free one; `lasting` says that it runs until it is stopped, and not for one
+    command. Raises what `start` raises when entered.
     """
 
-    def __init__(self, folder: DataFolder, *, port: int = 0) -> None:
+    def __init__(self, folder: DataFolder, *, port: int = 0, lasting: bool = False) -> None:
         self.folder = folder
         self.port = port
+        self.lasting = lasting
         self.address = ""
         self._owner: Lock | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -128,6 +130,8 @@ class EmbeddedServer:
     async def stop(self) -> None:
         """Stop nats-server and let go of the folder."""
         if self._process is not None:
+            # First, so that nobody comes to a server that is about to end.
+            self.folder.address.unlink(missing_ok=True)
             await stop(self._process, patience=STOP_PATIENCE)
             self._process = None
             self.folder.clear_traces()
@@ -161,7 +165,9 @@ class EmbeddedServer:
             self.folder.clear_traces()
             raise
         self.port = urlsplit(self.address).port or 0
-        self.folder.write_address(RunningServer(address=self.address, pid=os.getpid()))
+        self.folder.write_address(
+            RunningServer(address=self.address, pid=os.getpid(), lasting=self.lasting)
+        )
 
     async def _ready(self, process: asyncio.subprocess.Process, log_start: int) -> str:
         ports = self.folder.run / f"nats-server_{process.pid}.ports"

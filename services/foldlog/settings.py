@@ -1,0 +1,98 @@
+"""Settings, from a TOML file and from the environment; the environment wins.
+
+Every name is checked when settings are loaded: a misspelt one is refused, never passed over.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from foldlog_events.entries import DEFAULT_TENANT
+from foldlog_events.errors import FoldlogError
+
+PREFIX = "FOLDLOG_"
+CONFIG = "FOLDLOG_CONFIG"
+NOT_SETTINGS = frozenset({CONFIG, "FOLDLOG_EXAMPLES", "FOLDLOG_CORPUS"})
+"""Names with the prefix that are read elsewhere: where settings lie, and what tests run on."""
+
+
+class SettingsError(FoldlogError):
+    """A setting that does not exist or cannot have its value."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be set; `FOLDLOG_` and the name in capitals is the variable of a setting."""
+
+    url: str | None = None
+    """Address of the broker; none: the embedded server of the data folder."""
+    data: str | None = None
+    """Data folder of the embedded server; none: the platform's folder for user data."""
+    port: int = 0
+    """Port of the embedded server; 0: any free one."""
+    tenant: str = DEFAULT_TENANT
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "json", "console"] = "auto"
+    """`auto`: for people on a terminal, JSON lines elsewhere."""
+
+
+def load(config: Path | None = None, environment: Mapping[str, str] = os.environ) -> Settings:
+    """The settings in force. Raises SettingsError, which names the setting and its source.
+
+    `config` is a TOML file; without it, the file that FOLDLOG_CONFIG names, if any.
+    """
+    named = environment.get(CONFIG)
+    file = config or (Path(named) if named else None)
+    values = {} if file is None else _from_file(file)
+    values |= _from_environment(environment)
+    return _convert(values, "the settings")
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise SettingsError(f"the settings file {file} cannot be read: {reason}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"the settings file {file} is no TOML: {error}") from None
+    for name in values:
+        _check_name(name, str(file), name, {})
+    _convert(values, str(file))
+    return values
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values = {
+        variable.removeprefix(PREFIX).lower(): value
+        for variable, value in environment.items()
+        if variable.startswith(PREFIX) and variable not in NOT_SETTINGS
+    }
+    for name in values:
+        _check_name(name, "the environment", PREFIX + name.upper(), environment)
+    _convert(values, "the environment")
+    return values
+
+
+def _check_name(name: str, source: str, shown: str, environment: Mapping[str, str]) -> None:
+    fields = Settings.__struct_fields__
+    if name in fields:
+        return
+    close = difflib.get_close_matches(name, fields, n=1)
+    as_written = (PREFIX + close[0].upper() if environment else close[0]) if close else ""
+    hint = f"did you mean {as_written}?" if close else f"known are {', '.join(fields)}"
+    raise SettingsError(f"{source} sets {shown}, which is no setting of foldlog: {hint}")
+
+
+def _convert(values: dict[str, Any], source: str) -> Settings:
+    try:
+        settings = msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{source}: {error}") from None
+    if not 0 <= settings.port < 65536:
+        raise SettingsError(f"{source}: port {settings.port} is not in 0 to 65535 - `$.port`")
+    return settings
