@@ -22,6 +22,7 @@ from foldlog_events.entries import (
     ResetEntry,
     lane_of,
 )
+from foldlog_events.errors import FoldlogError
 from foldlog_events.messages import Message
 from foldlog_projections.contribution import contribution, head_contribution
 from foldlog_projections.edits import acting, edited, without_repeats
@@ -35,6 +36,16 @@ _encode = msgspec.json.Encoder().encode
 
 CALIBRATION_RANGE = (0.5, 2.0)
 """What a provider counts beyond this is no error of the estimate, but something not in the log."""
+
+
+class ForkWithoutParent(FoldlogError):
+    """A fork was folded as if it began with nothing."""
+
+    def __init__(self, fork: ForkEntry) -> None:
+        super().__init__(
+            f"{fork.conversation!r} inherits from {fork.parent!r}: "
+            f"fold that up to version {fork.parent_version}, then `inherit`"
+        )
 
 
 class ContextFold:
@@ -59,6 +70,16 @@ class ContextFold:
         self._rebuild()
 
     @property
+    def tenant(self) -> str:
+        """Of the conversation."""
+        return self._kept.tenant
+
+    @property
+    def conversation(self) -> str:
+        """Whose context it is."""
+        return self._kept.conversation
+
+    @property
     def version(self) -> int:
         """Of the last entry folded."""
         return self._version
@@ -73,9 +94,14 @@ class ContextFold:
         return self._lane_versions[lane]
 
     def apply(self, version: int, entry: Entry) -> None:
-        """Fold one entry; one at or below the version reached was folded before."""
+        """Fold one entry; one at or below the version reached was folded before.
+
+        Raises ForkWithoutParent: a child starts from its parent's context, by `inherit`.
+        """
         if version <= self._version:
             return
+        if isinstance(entry, ForkEntry):
+            raise ForkWithoutParent(entry)
         if isinstance(entry, CompactionEntry | ResetEntry):
             self._apply_head(version, entry)
         else:
@@ -146,6 +172,26 @@ class ContextFold:
             faults=tuple(
                 Fault(entry.version, entry.fault) for entry in self._active if entry.fault
             ),
+        )
+
+    @property
+    def active_count(self) -> int:
+        """Entries in force."""
+        return len(self._active)
+
+    def ids(self) -> frozenset[str]:
+        """Of the entries in force, which an edit can name."""
+        return frozenset(self._ids)
+
+    def superseded_prompts(self) -> tuple[str, ...]:
+        """Ids of system entries older than a head without a baseline, left over in its range."""
+        head = self._kept.head
+        if head is None or self._kept.baseline is not None:
+            return ()
+        return tuple(
+            entry.id
+            for entry in self._active
+            if entry.patch is not None and entry.version < head.version
         )
 
     def tokens(self) -> int:
