@@ -255,3 +255,16 @@ class Recorded(msgspec.Struct, frozen=True):
     entry: Entry
     predecessor: int | None = None
     """Version of the entry before it in its lane (0: none); None where that is not known."""
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A place in the log whose bytes are no entry that this release reads.
+
+    The other entries of its conversation are not touched by it.
+    """
+
+    version: int
+    lane: Lane
+    reason: str
+    predecessor: int | None = None
+    """As in Recorded."""
