@@ -7,7 +7,8 @@ all renderers hold:
   user's role in their own place, so that the prefix a provider has cached stays valid;
 - call ids that repeat or that the API refuses are made distinct by what came before them only;
 - reasoning goes back whole, in the provider's own form, or not at all;
-- a part that carries the provider's own form is sent in it, as it was;
+- a part that carries the provider's own form is sent in it, as it was (but for its id where
+  that repeats, and for marks of the cache); a tool's result never is, for it is no provider's;
 - content without a form in the API is named by a short text in square brackets;
 - a request whose first message would not be the user's opens with a neutral one.
 

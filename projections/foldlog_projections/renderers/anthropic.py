@@ -60,7 +60,6 @@ _SHOWN: Forms = {
     "search_result": {"content": list},
 }
 _CALL: Forms = {"tool_use": {"name": str, "input": dict}}
-_RESULT: Forms = {"tool_result": {}}
 _REASONING: Forms = {
     "thinking": {"thinking": str, "signature": str},
     "redacted_thinking": {"data": str},
@@ -128,7 +127,7 @@ def _blocks(message: Message) -> list[Block]:
                 calls_last(message.parts), lambda part: _reasoning(part) is not None
             )
             return [block for part in parts if (block := _said(part))]
-        case "user":
+        case _:
             return _shown(message.parts) or [_text(EMPTY_MESSAGE)]
 
 
@@ -180,9 +179,6 @@ def _deeper(value: Any, levels: int) -> bool:
 
 
 def _result(part: ToolCallResponse) -> Block:
-    own = _own(part, _RESULT)
-    if own and own.get("content"):
-        return own | {"tool_use_id": part.id}
     if isinstance(part.result, str):
         content: Any = part.result if part.result.strip() else EMPTY_RESULT
     else:

@@ -240,7 +240,7 @@ def described(part: Content) -> str:
             return f"[{part.mime_type}, {_size(part.content)} bytes, not shown]"
         case File():
             return f"[{part.mime_type or 'file'}, held by the provider as {part.file_id}]"
-        case Uri():
+        case _:
             where = part.uri if len(part.uri) <= _MAX_SHOWN_URI else "an address too long to show"
             return f"[{part.mime_type or 'content'} at {where}]"
 

@@ -76,11 +76,10 @@ def render(view: ContextView) -> list[dict[str, Any]]:
                 body.append(_user(message))
             case "assistant":
                 body += _assistant(message)
-            case "tool":
-                for part in message.parts:
-                    if isinstance(part, ToolCallResponse):
-                        body.append(_result(part))
-                        returned += _returned(part)
+            case _:
+                results = [part for part in message.parts if isinstance(part, ToolCallResponse)]
+                body += [_result(part) for part in results]
+                returned += [piece for part in results for piece in _returned(part)]
     if returned:
         body.append({"role": "user", "content": returned})
     system = [{"role": "system", "content": "\n\n".join(leading)}] if leading else []

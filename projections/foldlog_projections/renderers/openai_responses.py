@@ -68,7 +68,7 @@ def render(view: ContextView) -> dict[str, Any]:
                 body.append({"role": "user", "content": _plain(_shown(message.parts))})
             case "assistant":
                 body += _assistant(message)
-            case "tool":
+            case _:
                 body += [_result(p) for p in message.parts if isinstance(p, ToolCallResponse)]
     instructions = {"instructions": "\n\n".join(leading)} if leading else {}
     opening = {"role": "user", "content": OPENING}
@@ -101,9 +101,7 @@ def _assistant(message: Message) -> list[dict[str, Any]]:
                 items += [form for form in (_reasoning(part),) if form]
             case ToolCall():
                 items.append(_call(part, own=own))
-            case ToolCallResponse():
-                pass
-            case _ if not is_blank(part):
+            case _ if isinstance(part, Content) and not is_blank(part):
                 form = verbatim(part, "openai", _SAID) if own else None
                 items.append(form or {"role": "assistant", "content": described(part)})
     return items
