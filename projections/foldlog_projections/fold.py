@@ -263,7 +263,7 @@ class ContextFold:
         self._prompt = Prompt(self._kept.baseline)
         self._tools_estimate = estimate_tools(self._prompt.tools)
         self._measured: tuple[int, int] | None = None
-        self._has_leading = self._kept.baseline is not None
+        self._has_leading = bool(self._prompt.sections)
         self._lead(leading_message(self._prompt.sections), head)
         if head is not None:
             self._kept = self._with_edited_head(edited(head, winning))

@@ -1,0 +1,42 @@
+"""Records of compaction attempts: every attempt has a start and an end."""
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from foldlog_events.messages import Usage
+from foldlog_projections.pressure import Attempt, Level, Reason
+
+AttemptState = Literal["started", "committed", "pruned", "declined", "failed", "stale"]
+
+ENDS: frozenset[AttemptState] = frozenset({"committed", "pruned", "declined", "failed", "stale"})
+"""In all but `committed` and `pruned` the view is as it was before."""
+
+
+class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of one attempt to make a context smaller."""
+
+    id: str
+    """Of the attempt: the same for its start and its end."""
+    tenant: str
+    conversation: str
+    state: AttemptState
+    time: datetime
+    worker: str = ""
+    trigger: Reason = "limit"
+    level: Level = "soft"
+    version: int = 0
+    """Of the view that was to be made smaller."""
+    reason: str = ""
+    """Why it ended as it did."""
+    entry: str = ""
+    """Id of the compaction or edit entry that was committed."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    seconds: float = 0.0
+    model: str = ""
+    usage: Usage | None = None
+    policy: str = ""
+    attempt: Attempt | None = None
+    """What decides when the next attempt is due; on ends only."""
