@@ -100,7 +100,7 @@ class ContextFold:
         """
         if version <= self._version:
             return
-        if isinstance(entry, ForkEntry):
+        if isinstance(entry, ForkEntry) and self._version == 0:
             raise ForkWithoutParent(entry)
         if isinstance(entry, CompactionEntry | ResetEntry):
             self._apply_head(version, entry)
