@@ -5,16 +5,22 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from foldlog import bound
 
 
 async def start_bound(
-    command: Sequence[str], *, on_parent_death: signal.Signals, inherit: Sequence[int] = ()
+    command: Sequence[str],
+    *,
+    on_parent_death: signal.Signals,
+    inherit: Sequence[int] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> asyncio.subprocess.Process:
     """Start a command in a process group of its own, bound to this process's life.
+
+    `inherit` are descriptors it keeps open, `environment` variables added to this process's.
 
     Its group keeps a terminal's Ctrl-C from it: who started it decides when it ends. Call this
     from a thread that lives as long as the child shall, since the kernel watches the thread.
@@ -24,6 +30,7 @@ async def start_bound(
         *(str(os.getpid()), str(int(on_parent_death)), *command),
         stdin=asyncio.subprocess.DEVNULL,
         pass_fds=tuple(inherit),
+        env={**os.environ, **(environment or {})},
         process_group=0,
     )
 

@@ -24,6 +24,8 @@ class Worker(msgspec.Struct, frozen=True):
 
     name: str
     command: tuple[str, ...]
+    environment: dict[str, str] = {}
+    """Added to this process's."""
 
 
 class BackOff:
@@ -50,7 +52,11 @@ async def keep_running(worker: Worker, log: BoundLogger) -> None:
     back_off = BackOff()
     while True:
         back_off.started()
-        process = await start_bound(worker.command, on_parent_death=signal.SIGKILL)
+        process = await start_bound(
+            worker.command,
+            on_parent_death=signal.SIGKILL,
+            environment=worker.environment,
+        )
         log.info("started", worker=worker.name, pid=process.pid)
         try:
             code = await process.wait()
