@@ -123,9 +123,10 @@ def _missing_sections(result: SummaryResult) -> Iterable[Reason]:
 
 def _nesting(text: str, messages: Sequence[SourceMessage]) -> Iterable[Reason]:
     lowered = text.lower()
+    lines = lowered.splitlines()
     if INTRODUCTION.lower() in lowered:
         yield _reason("nested", INTRODUCTION)
-    elif any(lowered.count(f"## {heading.lower()}\n") > 1 for heading in SECTIONS.values()):
+    elif any(lines.count(f"## {heading.lower()}") > 1 for heading in SECTIONS.values()):
         yield _reason("nested", "a section twice")
     elif marks := [mark for mark in (OPEN, CLOSE) if mark in lowered]:
         # A conversation about these very marks may be summarised with them; framing escapes them.

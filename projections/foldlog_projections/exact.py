@@ -20,6 +20,7 @@ LONGEST = 200
 
 _KINDS = frozenset({"amount", "percent", "id", "path", "date", "url", "email"})
 _LABEL = re.compile(r'(?:^|[\n,;{(•-])[ \t]*"?([A-Za-z][\w .-]{1,40}?)"?[ \t]*[:=][ \t]*"?$')
+_FIELD_NAME = re.compile(r"[a-z_]+\d?")
 
 
 class _Candidate(NamedTuple):
@@ -71,7 +72,7 @@ def _keepable(fact: Fact) -> bool:
     if len(fact.text) > LONGEST:
         return False
     if fact.kind == "id":
-        return any(map(str.isdigit, fact.text))
+        return not _FIELD_NAME.fullmatch(fact.text) and any(map(str.isdigit, fact.text))
     if fact.kind == "number":
         return len(fact.text) > 3
     return fact.kind in _KINDS
