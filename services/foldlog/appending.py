@@ -1,8 +1,8 @@
 """Appending: each entry stored once, behind the one it expects, whatever happens on the way.
 
 Two things make a repetition harmless. The expected sequence lets an attempt succeed only right
-behind a version that this process knows. And before an attempt that might be a repetition, the
-lane is known to hold none of the ids: the broker says so for what it stored in the last two
+behind a version that this process knows. And an attempt that might be a repetition is made only
+where none of its ids is in the lane: the broker says so for what it stored in the last two
 minutes, a read of the lane says so for the time before.
 """
 
@@ -26,10 +26,10 @@ from foldlog.errors import (
     StaleRead,
     VersionConflict,
 )
-from foldlog.lanes import BEGINNING, Conversation, Conversations, LaneKnowledge, search_start
+from foldlog.lanes import Conversation, Conversations, is_late, search_start
 from foldlog.publishing import Answer, Outcome, Prepared, attempt, prepare
-from foldlog.reading import Read, leader_last, messages, read_pages, read_stored
-from foldlog.topology import entries_stream
+from foldlog.reading import read_pages
+from foldlog.searching import LaneReader
 from foldlog_events.entries import BaseVersion, Entry, Lane, Recorded
 
 ATTEMPT_TIMEOUT = 2.0
@@ -38,49 +38,33 @@ CANCEL_GRACE = 2.0
 """Seconds a cancelled append waits for its answer."""
 _LONGEST_PAUSE = 0.1
 
+_CHANGES = (Outcome.STORED, Outcome.UNKNOWN)
 _TRANSIENT = (BrokerUnreachable, RequestTimeout, JetStreamUnavailable, StaleRead)
 
 
 class Appender:
-    """Appends entries. `clock_offset` is the broker's clock minus this process's, in seconds."""
+    """Appends entries for one process."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        *,
-        attempt_timeout: float = ATTEMPT_TIMEOUT,
-        clock_offset: float = 0.0,
-    ) -> None:
+    def __init__(self, broker: Broker, *, attempt_timeout: float = ATTEMPT_TIMEOUT) -> None:
         self.broker = broker
         self.attempt_timeout = attempt_timeout
-        self.clock_offset = clock_offset
         self.known = Conversations()
 
     async def append(
-        self,
-        entries: Sequence[Entry],
-        *,
-        expect: int | BaseVersion | None,
-        deadline: float,
+        self, entries: Sequence[Entry], *, expect: int | BaseVersion | None, deadline: float
     ) -> tuple[Recorded, ...]:
         """See `Log.append`."""
+        until = time.monotonic() + deadline
         prepared = prepare(entries, self.broker.max_payload)
         first = prepared[0].entry
         conversation = self.known[(first.tenant, first.conversation)]
-        until = time.monotonic() + deadline
+        append = _Append(self, conversation, prepared, _expectations(prepared, expect), until)
+        if conversation.turn.locked():
+            await append.wait_turn()
+        else:
+            await conversation.turn.acquire()
         try:
-            async with asyncio.timeout(deadline):
-                await conversation.turn.acquire()
-        except TimeoutError:
-            raise AppendTimedOut(deadline, "earlier appends of this process go first") from None
-        try:
-            now = datetime.now(UTC) + timedelta(seconds=self.clock_offset)
-            ids = [one.entry.id for one in prepared]
-            run = _Append(
-                self, conversation, prepared, _expectations(prepared, expect), until, deadline
-            )
-            run.search_from = search_start(ids, now)
-            return await run.run()
+            return await append.run()
         finally:
             conversation.turn.release()
 
@@ -101,7 +85,12 @@ def _expectations(
 
 
 class _Append:
-    """One append on its way."""
+    """One append on its way.
+
+    `_left` are the entries still to be stored, `_found` those that were. An attempt that was
+    not answered stays in `_open` until its lane has moved past what it expected: until then it
+    may still arrive.
+    """
 
     def __init__(
         self,
@@ -110,265 +99,208 @@ class _Append:
         prepared: tuple[Prepared, ...],
         expect: Mapping[Lane, int] | None,
         until: float,
-        deadline: float,
     ) -> None:
-        self.appender = appender
-        self.broker = appender.broker
-        self.lanes = conversation.lanes
-        self.prepared = prepared
-        self.expect = expect
-        self.until = until
-        self.deadline = deadline
-        self.tenant = prepared[0].entry.tenant
-        self.conversation = prepared[0].entry.conversation
-        self.search_from: datetime | None = None
-        """Where set: no attempt before the lanes were searched for the ids from then on."""
-        self.unresolved = ""
-        """Why an earlier attempt may have been stored, unknown to us; empty where it was not."""
-        self.held_up = ""
+        self._broker = appender.broker
+        self._attempt_timeout = appender.attempt_timeout
+        self._turn = conversation.turn
+        self._lanes = conversation.lanes
+        self._prepared = prepared
+        self._left = prepared
+        self._found: dict[str, Recorded] = {}
+        self._expect = expect
+        self._until = until
+        self._begun = time.monotonic()
+        self._ids = [one.entry.id for one in prepared]
+        self._must_search = is_late(self._ids, self._now())
+        self._open: list[Mapping[Lane, int]] = []
+        self._reason = "other writers were faster"
+
+    async def wait_turn(self) -> None:
+        """Waits for earlier appends of this process to the same conversation."""
+        try:
+            async with asyncio.timeout(max(0.0, self._remaining())):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise self._timed_out("earlier appends of this process go first") from None
 
     async def run(self) -> tuple[Recorded, ...]:
         """Attempts until it is known how it went, or the deadline has passed."""
         tries = 0
-        while True:
-            try:
-                if self.search_from is not None and (found := await self._search()):
-                    return found
-                expected = self._expected()
-                answer = await attempt(
-                    self.broker,
-                    self.prepared,
-                    expected,
-                    within=self._attempt_timeout(),
-                    grace=CANCEL_GRACE,
-                )
-                if recorded := await self._settle(answer, expected):
-                    return recorded
-            except asyncio.CancelledError as cancelled:
-                await self._cancelled(cancelled)
-                raise
-            except ConnectionClosed as error:
-                if self.unresolved:
-                    raise self._unknown() from error
-                raise
-            except _TRANSIENT as error:
-                self.held_up = str(error)
-            tries += 1
-            await self._pause(tries)
+        try:
+            while True:
+                try:
+                    if await self._advance():
+                        return tuple(self._found[entry_id] for entry_id in self._ids)
+                except _TRANSIENT as error:
+                    self._reason = str(error)
+                tries += 1
+                await self._pause(tries)
+        except asyncio.CancelledError as cancelled:
+            await self._cancelled(cancelled)
+            raise
+        except (ConnectionClosed, BrokerUnreachable, BrokerRefused) as error:
+            if self._open:
+                raise self._unknown() from error
+            raise
 
-    def _left(self) -> float:
-        return self.until - time.monotonic()
-
-    def _attempt_timeout(self) -> float:
-        return min(self.appender.attempt_timeout, max(0.05, self._left() * 0.6))
+    async def _advance(self) -> bool:
+        """One round: search where need be, attempt, settle. True once all is stored."""
+        if self._must_search and await self._search():
+            return True
+        expected = self._expected()
+        answer = await attempt(
+            self._broker,
+            self._left,
+            expected,
+            within=min(self._attempt_timeout, max(0.05, self._remaining() * 0.6)),
+            grace=CANCEL_GRACE,
+        )
+        return await self._settle(answer, expected)
 
     def _expected(self) -> Mapping[Lane, int]:
-        if self.expect is not None:
-            return self.expect
-        return {lane: known.last for lane, known in self.lanes.items()}
+        if self._expect is not None:
+            return self._expect
+        return {lane: known.last for lane, known in self._lanes.items()}
 
-    async def _settle(
-        self, answer: Answer, expected: Mapping[Lane, int]
-    ) -> tuple[Recorded, ...] | None:
-        """Acts on an answer: what was stored, or None for another attempt."""
+    async def _settle(self, answer: Answer, expected: Mapping[Lane, int]) -> bool:
+        """Acts on an answer. True once all is stored."""
+        self._reason = answer.reason or self._reason
         match answer.outcome:
             case Outcome.STORED if answer.duplicate:
-                return await self._stored_before(answer.version)
+                await self._take_at(self._left[0], answer.version)
             case Outcome.STORED:
-                return self._stored(answer.version, expected)
+                self._stored(answer.version, expected)
             case Outcome.CONFLICT:
                 await self._conflict(answer, expected)
             case Outcome.DUPLICATE:
-                self.search_from = self._search_from()
+                self._must_search = True
             case Outcome.UNKNOWN:
-                self.unresolved = self.held_up = answer.reason
-                self.search_from = self._search_from()
-            case Outcome.NOT_WRITTEN:
-                self.held_up = answer.reason
+                self._open.append({one.lane: expected[one.lane] for one in self._left})
+                self._must_search = True
             case Outcome.REFUSED:
                 raise BrokerRefused(answer.code, answer.reason, what="the append")
-        return None
+            case Outcome.NOT_WRITTEN:
+                pass
+        return not self._left
 
-    def _stored(self, last: int, expected: Mapping[Lane, int]) -> tuple[Recorded, ...]:
-        """The entries of the attempt that was stored: a batch has successive versions."""
-        first = last - len(self.prepared) + 1
+    def _stored(self, last: int, expected: Mapping[Lane, int]) -> None:
+        """Takes the entries of a stored attempt; those of a batch have successive versions."""
         previous = dict(expected)
-        recorded = []
-        for version, one in enumerate(self.prepared, first):
-            predecessor = previous[one.lane]
-            stored = Recorded(version, one.entry, predecessor)
-            self.lanes[one.lane].advance(stored, predecessor)
+        for version, one in enumerate(self._left, last - len(self._left) + 1):
+            recorded = Recorded(version, one.entry, previous[one.lane])
+            self._lanes[one.lane].stored(recorded, previous[one.lane])
             previous[one.lane] = version
-            recorded.append(stored)
-        return tuple(recorded)
+            self._found[one.entry.id] = recorded
+        self._left = ()
 
-    async def _stored_before(self, version: int) -> tuple[Recorded, ...] | None:
-        one = self.prepared[0]
+    async def _take_at(self, one: Prepared, version: int) -> None:
+        """Takes an entry that an earlier attempt stored, as it stands in the log."""
         pages = read_pages(
-            self.broker,
-            self.tenant,
-            self.conversation,
+            self._broker,
+            one.entry.tenant,
+            one.entry.conversation,
             after=version - 1,
             up_to=version,
             at_least=version,
-            within=max(0.05, self._left()),
+            within=self._patience(),
         )
-        async for page in pages:
-            for read in page:
-                if isinstance(read, Recorded) and read.entry.id == one.entry.id:
-                    known = self.lanes[one.lane]
-                    known.last = max(known.last, version)
-                    return (read,)
-        raise StaleRead(version, version - 1)
+        reads = [read async for page in pages for read in page]
+        recorded = Recorded(version, one.entry)
+        if reads and isinstance(reads[0], Recorded):
+            recorded = reads[0]
+        self._take({one.entry.id: recorded})
+
+    def _take(self, found: Mapping[str, Recorded]) -> None:
+        self._found |= found
+        self._left = tuple(one for one in self._left if one.entry.id not in found)
 
     async def _conflict(self, answer: Answer, expected: Mapping[Lane, int]) -> None:
-        """Takes the new tails, or raises VersionConflict where the caller gave the version."""
-        if self.expect is None:
-            if len(self.prepared) == 1 and answer.version:
-                self.lanes[self.prepared[0].lane].last = answer.version
-            else:
-                await self._refresh()
+        """Takes the new ends of the lanes, or raises VersionConflict where one was expected."""
+        lanes = self._readers()
+        if self._expect is None:
+            for lane, reader in lanes.items():
+                known = self._lanes[lane]
+                alone = len(lanes) == 1 and answer.version
+                known.last = answer.version if alone else await reader.last()
             return
-        self.search_from = self._search_from()
-        if await self._all_found():
-            return
-        for lane in dict.fromkeys(one.lane for one in self.prepared):
-            since = await self._lane_after(lane, expected[lane])
-            if since:
-                raise VersionConflict(expected[lane], since[-1].version, tuple(since))
-        if answer.version and len(self.prepared) == 1:
-            raise VersionConflict(expected[self.prepared[0].lane], answer.version, ())
+        for lane, reader in lanes.items():
+            last = await reader.last()
+            between = await reader.after(expected[lane], at_least=last, within=self._patience())
+            own = {
+                read.entry.id: read
+                for read in between
+                if isinstance(read, Recorded) and read.entry.id in self._ids
+            }
+            self._take(own)
+            if last != expected[lane] and any(one.lane == lane for one in self._left):
+                raise VersionConflict(expected[lane], last, tuple(between))
 
-    async def _lane_after(self, lane: Lane, version: int) -> list[Read]:
-        last = await leader_last(self.broker, self._stream, self._subject(lane))
-        pages = read_pages(
-            self.broker,
-            self.tenant,
-            self.conversation,
-            lane=lane,
-            after=version,
-            at_least=last,
-            within=max(0.05, self._left()),
-        )
-        return [read async for page in pages for read in page]
+    def _readers(self) -> dict[Lane, LaneReader]:
+        first = self._prepared[0].entry
+        return {
+            lane: LaneReader(self._broker, first.tenant, first.conversation, lane)
+            for lane in dict.fromkeys(one.lane for one in self._left)
+        }
 
-    @property
-    def _stream(self) -> str:
-        return entries_stream(self.tenant, self.conversation)
+    async def _search(self) -> bool:
+        """Takes what the lanes hold of the entries already. True once all is stored."""
+        start = search_start(self._ids, self._now())
+        for lane, reader in self._readers().items():
+            known = self._lanes[lane]
+            await reader.catch_up(known, start, within=self._patience())
+        for one in self._left:
+            version = (self._lanes[one.lane].ids or {}).get(one.entry.id)
+            if version is not None:
+                await self._take_at(one, version)
+        self._open = [ghost for ghost in self._open if self._may_arrive(ghost)]
+        return not self._left
 
-    def _subject(self, lane: Lane) -> str:
-        return next(one.subject for one in self.prepared if one.lane == lane)
-
-    async def _refresh(self) -> None:
-        for lane in {one.lane for one in self.prepared}:
-            last = await leader_last(self.broker, self._stream, self._subject(lane))
-            self.lanes[lane].last = last
-
-    def _search_from(self) -> datetime:
-        """A repetition of this call's own attempts cannot be older than the call."""
-        begun = datetime.now(UTC) + timedelta(seconds=self.appender.clock_offset - self.deadline)
-        start = search_start([one.entry.id for one in self.prepared], begun)
-        if start is not None:
-            return start
-        return begun - timedelta(seconds=600)
-
-    async def _search(self) -> tuple[Recorded, ...] | None:
-        """Brings the known ids up to the lanes' ends; what was found of this append.
-
-        Where only some of the entries are in the log, the others are left to be appended.
-        """
-        for lane in dict.fromkeys(one.lane for one in self.prepared):
-            await self._catch_up(lane)
-        return self._found()
-
-    async def _all_found(self) -> bool:
-        return await self._search() is not None
-
-    def _found(self) -> tuple[Recorded, ...] | None:
-        found = []
-        for one in self.prepared:
-            ids = self.lanes[one.lane].ids or {}
-            if one.entry.id not in ids:
-                break
-            found.append(ids[one.entry.id])
-        if len(found) == len(self.prepared):
-            return tuple(found)
-        return None
-
-    async def _catch_up(self, lane: Lane) -> None:
-        assert self.search_from is not None
-        known = self.lanes[lane]
-        last = await leader_last(self.broker, self._stream, self._subject(lane))
-        if known.ids is None or known.known_from > self.search_from:
-            known.ids, known.known_from, known.through = {}, self.search_from, 0
-            if last:
-                await self._read_since(lane, known)
-        if known.through < last:
-            pages = read_pages(
-                self.broker,
-                self.tenant,
-                self.conversation,
-                lane=lane,
-                after=known.through,
-                at_least=last,
-                within=max(0.05, self._left()),
-            )
-            async for page in pages:
-                known.note(page)
-        known.last = max(known.through, last)
-
-    async def _read_since(self, lane: Lane, known: LaneKnowledge) -> None:
-        since = None if known.known_from == BEGINNING else known.known_from.isoformat()
-        async for page in messages(
-            self.broker,
-            self._stream,
-            self._subject(lane),
-            since=since,
-            within=max(0.05, self._left()),
-        ):
-            known.note([read_stored(stored) for stored in page])
+    def _may_arrive(self, ghost: Mapping[Lane, int]) -> bool:
+        return all(self._lanes[lane].last <= version for lane, version in ghost.items())
 
     async def _pause(self, tries: int) -> None:
         """Waits with jitter, and for the connection. Raises once the deadline has passed."""
         pause = random.uniform(0, min(_LONGEST_PAUSE, 0.001 * 2 ** min(tries, 10)))
-        try:
-            await asyncio.sleep(max(0.0, min(pause, self._left())))
-            await self.broker.wait_connected(max(0.0, self._left()))
-        except BrokerUnreachable:
-            if not self.unresolved:
-                raise
-        except ConnectionClosed:
-            if not self.unresolved:
-                raise
-            raise self._unknown() from None
-        if self._left() > 0:
+        await asyncio.sleep(max(0.0, min(pause, self._remaining())))
+        await self._broker.wait_connected(max(0.0, self._remaining()))
+        if self._remaining() > 0:
             return
-        if self.unresolved:
+        if self._open:
             raise self._unknown()
-        raise AppendTimedOut(self.deadline, self.held_up or "other writers were faster")
-
-    def _unknown(self) -> AppendOutcomeUnknown:
-        return AppendOutcomeUnknown(tuple(one.entry.id for one in self.prepared), self.unresolved)
+        raise self._timed_out(self._reason)
 
     async def _cancelled(self, cancelled: asyncio.CancelledError) -> None:
-        """Notes what is known on a cancellation. Raises AppendOutcomeUnknown where nothing is."""
+        """Notes on a cancellation what is known. Raises AppendOutcomeUnknown where nothing is."""
         answer = cancelled.args[0] if cancelled.args else None
-        if isinstance(answer, Answer):
-            cancelled.args = ()
-            if answer.outcome is Outcome.STORED:
-                cancelled.add_note(f"the append was stored, its last version is {answer.version}")
-                return
-            if answer.outcome is Outcome.UNKNOWN:
-                self.unresolved = self.unresolved or "cancelled before the answer came"
-        if self.unresolved:
-            try:
-                self.search_from = self.search_from or self._search_from()
-                async with asyncio.timeout(CANCEL_GRACE):
-                    found = await self._search()
-            except (FoldlogError, TimeoutError):
-                raise self._unknown() from cancelled
-            if found is None:
-                raise self._unknown() from cancelled
-            cancelled.add_note(f"the append was stored, its last version is {found[-1].version}")
-            return
-        cancelled.add_note("the append was not stored")
+        cancelled.args = ()
+        try:
+            async with asyncio.timeout(CANCEL_GRACE):
+                if isinstance(answer, Answer) and answer.outcome in _CHANGES:
+                    await self._settle(answer, self._expected())
+                if self._open:
+                    await self._search()
+        except (FoldlogError, TimeoutError, asyncio.CancelledError):
+            raise self._unknown() from cancelled
+        if self._left and self._open:
+            raise self._unknown() from cancelled
+        versions = [recorded.version for recorded in self._found.values()]
+        cancelled.add_note(
+            "of this append nothing was stored"
+            if not versions
+            else f"of this append was stored: versions {sorted(versions)}"
+        )
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self._broker.clock_offset)
+
+    def _remaining(self) -> float:
+        return self._until - time.monotonic()
+
+    def _patience(self) -> float:
+        return max(0.05, self._remaining())
+
+    def _timed_out(self, reason: str) -> AppendTimedOut:
+        return AppendTimedOut(round(self._until - self._begun, 3), reason)
+
+    def _unknown(self) -> AppendOutcomeUnknown:
+        return AppendOutcomeUnknown(tuple(one.entry.id for one in self._left), self._reason)

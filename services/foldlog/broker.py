@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -49,6 +50,8 @@ class Broker:
         self.url = url
         self.last_error = ""
         """What the broker or the network last complained about."""
+        self.clock_offset = 0.0
+        """Seconds that the broker's clock is ahead of this process's, known once set up."""
         self._connected = asyncio.Event()
         self._closed = asyncio.Event()
         self._closing = False
@@ -151,7 +154,7 @@ class Broker:
 
     async def stream(
         self, subject: str, payload: bytes, *, idle_timeout: float = REQUEST_TIMEOUT
-    ) -> AsyncIterator[Msg]:
+    ) -> AsyncGenerator[Msg, None]:
         """One request and all its answers; the caller knows the last and stops there.
 
         Raises RequestTimeout when nothing comes for `idle_timeout` s, else as `request`.
@@ -302,3 +305,13 @@ async def connect(url: str, *, name: str = "foldlog", wait: float = 3.0, **optio
     broker = Broker(Client(), url)
     await broker._open(wait, {"name": name, **options})
     return broker
+
+
+@asynccontextmanager
+async def open_broker(url: str, *, wait: float = 3.0, **options: Any) -> AsyncIterator[Broker]:
+    """`connect`, closed at the end."""
+    broker = await connect(url, wait=wait, **options)
+    try:
+        yield broker
+    finally:
+        await broker.close()

@@ -2,16 +2,19 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from foldlog.reading import Read
 from foldlog_events.entries import Lane, Recorded
 
-LATE = 60.0
-"""Seconds after which an entry's id counts as old: well inside the broker's duplicate window."""
-CLOCK_ALLOWANCE = 600.0
-"""Seconds that the clock which made an id may be ahead of the broker's when a search starts."""
+LATE = timedelta(seconds=60)
+"""An id older than this is looked for in the log; the broker remembers ids for twice as long."""
+AHEAD = timedelta(seconds=30)
+"""An id this far in the future does not tell its age."""
+ALLOWANCE = timedelta(seconds=120)
+"""How long before an id's time a search for it starts."""
 MAX_CONVERSATIONS = 4096
 BEGINNING = datetime.fromtimestamp(0, UTC)
 
@@ -24,26 +27,23 @@ class LaneKnowledge:
     def __init__(self) -> None:
         self.last = 0
         """The last version known; another process may have gone on."""
-        self.ids: dict[str, Recorded] | None = None
-        """Ids on the stretch from the time `known_from` to the version `through`; None: none."""
+        self.ids: dict[str, int] | None = None
+        """Versions of the ids from the time `known_from` to the version `through`; None: none."""
         self.known_from = BEGINNING
         self.through = 0
 
-    def advance(self, recorded: Recorded, predecessor: int) -> None:
-        """Takes note of an entry that this process stored after `predecessor`."""
-        if self.ids is not None:
-            if self.through == predecessor:
-                self.ids[recorded.entry.id] = recorded
-                self.through = recorded.version
-            else:
-                self.ids = None
+    def stored(self, recorded: Recorded, predecessor: int) -> None:
+        """Takes note of an entry that this process stored behind `predecessor`."""
+        if self.ids is not None and self.through == predecessor:
+            self.ids[recorded.entry.id] = recorded.version
+            self.through = recorded.version
         self.last = max(self.last, recorded.version)
 
-    def note(self, reads: list[Read]) -> None:
-        """Takes note of what was read directly after `through`."""
+    def read(self, reads: Iterable[Read]) -> None:
+        """Takes note of what was read right after `through`."""
         for read in reads:
             if self.ids is not None and isinstance(read, Recorded):
-                self.ids.setdefault(read.entry.id, read)
+                self.ids.setdefault(read.entry.id, read.version)
             self.through = read.version
             self.last = max(self.last, read.version)
 
@@ -70,7 +70,8 @@ class Conversations:
             known = self._known[key] = Conversation()
             if len(self._known) > MAX_CONVERSATIONS:
                 self._forget()
-        self._known.move_to_end(key)
+        else:
+            self._known.move_to_end(key)
         return known
 
     def _forget(self) -> None:
@@ -81,28 +82,31 @@ class Conversations:
 
 
 def made_at(entry_id: str) -> datetime | None:
-    """When a UUIDv7 was made, by its maker's clock; None for another kind of id."""
+    """When a UUIDv7 was made, by its maker's clock; None for an id of another kind."""
+    if len(entry_id) != 36 or entry_id[14] != "7":
+        return None
     try:
-        uuid = UUID(entry_id)
-    except ValueError:
+        milliseconds = UUID(entry_id).int >> 80
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError):
         return None
-    if uuid.version != 7:
-        return None
-    return datetime.fromtimestamp((uuid.int >> 80) / 1000, UTC)
 
 
-def search_start(ids: list[str], now: datetime) -> datetime | None:
-    """From when on a lane may hold entries of these ids; None where the broker remembers them.
+def is_late(ids: Iterable[str], now: datetime) -> bool:
+    """Whether the broker may have forgotten one of the ids, had it stored it.
 
-    The broker knows every id it stored in the last two minutes, so only an id that is older (or
-    does not tell its age, or comes from a clock that is ahead) needs a search.
+    So it is for an id that is not fresh, and for one that does not tell its age.
     """
-    start: datetime | None = None
+    made = (made_at(entry_id) for entry_id in ids)
+    return any(time is None or not now - LATE <= time <= now + AHEAD for time in made)
+
+
+def search_start(ids: Iterable[str], now: datetime) -> datetime:
+    """From when on the log may hold entries of these ids."""
+    start = now
     for entry_id in ids:
-        made = made_at(entry_id)
-        if made is None or made > now + timedelta(seconds=CLOCK_ALLOWANCE):
+        time = made_at(entry_id)
+        if time is None or time > now + AHEAD:
             return BEGINNING
-        if now - made > timedelta(seconds=LATE):
-            begin = made - timedelta(seconds=CLOCK_ALLOWANCE)
-            start = begin if start is None else min(start, begin)
-    return start
+        start = min(start, time)
+    return max(BEGINNING, start - ALLOWANCE)

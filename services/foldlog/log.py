@@ -1,16 +1,18 @@
 """The log of conversations: append, read, watch."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from datetime import datetime
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from foldlog import reading
+from foldlog import listing, reading, watching
 from foldlog.appending import ATTEMPT_TIMEOUT, Appender
-from foldlog.broker import REQUEST_TIMEOUT, Broker, connect
+from foldlog.broker import REQUEST_TIMEOUT, Broker, open_broker
+from foldlog.listing import Summary
 from foldlog.reading import Read
 from foldlog.streams import set_up
+from foldlog.topology import ENTRIES, entries_stream
 from foldlog_events.entries import BaseVersion, Entry, Lane, Recorded
+from foldlog_events.subjects import both_lanes, encode_token
 
 DEADLINE = 10.0
 """Seconds an append may take, all its attempts together."""
@@ -19,17 +21,9 @@ DEADLINE = 10.0
 class Log:
     """The log behind a connection whose streams are set up."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        *,
-        attempt_timeout: float = ATTEMPT_TIMEOUT,
-        clock_offset: float = 0.0,
-    ) -> None:
+    def __init__(self, broker: Broker, *, attempt_timeout: float = ATTEMPT_TIMEOUT) -> None:
         self.broker = broker
-        self._appender = Appender(
-            broker, attempt_timeout=attempt_timeout, clock_offset=clock_offset
-        )
+        self._appender = Appender(broker, attempt_timeout=attempt_timeout)
 
     async def append(
         self,
@@ -44,12 +38,13 @@ class Log:
         are stored only right behind that version of their lane (a BaseVersion where they are on
         both lanes); else VersionConflict holds what came in between.
 
-        Appending the same entries again (the same ids) returns the versions they have. For two
-        minutes the broker knows the ids; an id that is older than a minute by its UUIDv7 time
-        is looked for in its lane first, from ten minutes before that time on, and an id that is
-        no UUIDv7 in the whole lane, once per process and conversation. Where the clock that
-        made a UUIDv7 was more than ten minutes behind the broker's or ahead of it, only the
-        broker's two minutes hold, unless the clock is ahead of this process too.
+        Appending the same entries again (the same ids) returns the versions they have, at any
+        later time. For two minutes the broker knows the ids it stored. An id older than a minute
+        by its UUIDv7 time is first looked for in its lane, among what was stored since that
+        time; an id that does not tell its age (no UUIDv7, or ahead of the broker's clock) in
+        the whole lane. Such a search is made once for a process and conversation; after it,
+        only what others wrote is read. Entries of a call of which some are in the log already
+        are not stored twice: the others are appended.
 
         Raises InvalidEntry, EntryTooLarge, VersionConflict, BrokerRefused, AppendTimedOut,
         BrokerUnreachable, ConnectionClosed: in all these cases nothing was written. Raises
@@ -109,32 +104,41 @@ class Log:
         """The last shape entry of a conversation, at or before a version."""
         return await reading.lane_tail(self.broker, tenant, conversation, "shape", up_to=up_to)
 
+    async def watch(
+        self,
+        tenant: str | None = None,
+        conversation: str | None = None,
+        *,
+        after: int = 0,
+    ) -> AsyncIterator[Read]:
+        """Entries in the order of their versions, from after a version on, without end.
 
-async def _clock_offset(broker: Broker) -> float:
-    """Seconds by which the broker's clock is ahead of ours, half a round trip neglected."""
-    info = await broker.api("STREAM.INFO.ENTRIES")
-    stamp = info.get("ts")
-    if not isinstance(stamp, str):
-        return 0.0
-    theirs = datetime.fromisoformat(stamp[:19] + "+00:00")
-    return (theirs - datetime.now(theirs.tzinfo)).total_seconds()
+        Of one conversation, of a tenant, or of all. Breaks of the connection and restarts of
+        the broker neither lose nor repeat an entry. Raises StaleRead where the log does not
+        reach up to `after` (it was restored), ConnectionClosed, BrokerRefused.
+        """
+        if tenant is None or conversation is None:
+            subject = f"entry.*.{encode_token(tenant) if tenant else '*'}.*.*"
+            stream = ENTRIES
+        else:
+            subject = both_lanes(tenant, conversation)
+            stream = entries_stream(tenant, conversation)
+        async with aclosing(watching.watch(self.broker, stream, subject, after=after)) as reads:
+            async for read in reads:
+                yield read
+
+    async def conversations(self, tenant: str | None = None) -> AsyncIterator[Summary]:
+        """The conversations of a tenant (of all, where None), with their last versions."""
+        async for summary in listing.conversations(self.broker, tenant):
+            yield summary
 
 
 @asynccontextmanager
-async def open_log(
-    url: str,
-    *,
-    replicas: int | None = None,
-    wait: float = 3.0,
-    **options: Any,
-) -> AsyncIterator[Log]:
+async def open_log(url: str, *, replicas: int = 1, **options: Any) -> AsyncIterator[Log]:
     """Connects, sets the streams up, yields the log and closes the connection.
 
-    Raises BrokerUnreachable, JetStreamUnavailable, StreamMismatch. `options` go to `connect`.
+    `options` go to `connect`. Raises BrokerUnreachable, JetStreamUnavailable, StreamMismatch.
     """
-    broker = await connect(url, wait=wait, **options)
-    try:
+    async with open_broker(url, **options) as broker:
         await set_up(broker, replicas=replicas)
-        yield Log(broker, clock_offset=await _clock_offset(broker))
-    finally:
-        await broker.close()
+        yield Log(broker)

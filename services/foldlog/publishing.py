@@ -1,6 +1,7 @@
 """One attempt to publish entries, and what the broker's answer to it means."""
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -175,7 +176,8 @@ async def attempt(
     try:
         await asyncio.wait((future,), timeout=within)
     except asyncio.CancelledError as cancelled:
-        await asyncio.wait((future,), timeout=grace)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait((future,), timeout=grace)
         cancelled.args = (interpret(future),)
         raise
     return interpret(future)
@@ -213,8 +215,13 @@ def interpret(future: "asyncio.Future[Msg]") -> Answer:
         message = future.result()
     except (RequestTimeout, ConnectionClosed) as broken:
         return Answer(Outcome.UNKNOWN, reason=str(broken))
+    return meaning(message)
+
+
+def meaning(message: Msg) -> Answer:
+    """What a stream's answer to a publish means."""
     if status_of(message) == NO_RESPONDERS:
-        return Answer(Outcome.NOT_WRITTEN, reason="no stream takes entries: set up the streams")
+        return Answer(Outcome.NOT_WRITTEN, reason="no stream takes it: set up the streams")
     acknowledgement = _acknowledgement.decode(message.data)
     error = acknowledgement.error
     if error is None:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -50,6 +51,11 @@ class Stored(msgspec.Struct, frozen=True):
     data: bytes
     time: str = ""
     """When the broker stored it, RFC 3339."""
+
+
+def stored_at(stored: Stored) -> datetime:
+    """When the broker stored a message, to the microsecond."""
+    return datetime.fromisoformat(f"{stored.time.rstrip('Z')[:26]}+00:00")
 
 
 def read_stored(stored: Stored) -> Read:
@@ -118,7 +124,7 @@ async def direct(
                     what="a read",
                 )
     finally:
-        await answers.aclose()  # type: ignore[attr-defined]
+        await answers.aclose()
     raise AssertionError("an answer without an end")
 
 
@@ -165,23 +171,19 @@ async def messages(
         query = {"seq": page[-1].version + 1}
 
 
-async def leader_last(broker: Broker, stream: str, subject: str) -> int:
-    """The last version of a subject, as the stream's leader knows it; 0 where there is none."""
-    try:
-        found = await broker.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
-    except BrokerRefused as error:
-        if error.code == _NO_MESSAGE:
-            return 0
-        raise
-    return int(found["message"]["seq"])
+async def leader_last(broker: Broker, stream: str, subject: str) -> Stored | None:
+    """The last message of a subject, as the stream's leader knows it."""
+    return await _leader_get(broker, stream, {"last_by_subj": subject})
 
 
 async def leader_next(broker: Broker, stream: str, subject: str, after: int) -> Stored | None:
     """The first message of a subject after a version, as the stream's leader knows it."""
+    return await _leader_get(broker, stream, {"seq": after + 1, "next_by_subj": subject})
+
+
+async def _leader_get(broker: Broker, stream: str, query: dict[str, Any]) -> Stored | None:
     try:
-        found = await broker.api(
-            f"STREAM.MSG.GET.{stream}", {"seq": after + 1, "next_by_subj": subject}
-        )
+        found = await broker.api(f"STREAM.MSG.GET.{stream}", query)
     except BrokerRefused as error:
         if error.code == _NO_MESSAGE:
             return None
