@@ -1,0 +1,72 @@
+"""Announcing pressure: one message for each conversation, until a compactor has dealt with it."""
+
+import time
+
+import msgspec
+import structlog
+
+from foldlog.attempt_log import AttemptLog, publish_stored
+from foldlog.broker import Broker
+from foldlog.errors import BrokerRefused
+from foldlog.topology import pressure_subject
+from foldlog_projections.policy import Policies
+from foldlog_projections.pressure import Pressure, assess, fixed_tokens, level_of
+from foldlog_projections.views import ContextView
+
+_logger = structlog.get_logger("foldlog.pressure")
+_encode = msgspec.json.Encoder().encode
+
+ALREADY_QUEUED = 10077
+"""The broker's refusal of a second message on a subject: pressure is queued or in progress."""
+
+
+class Announcer:
+    """Publishes pressure where a view is over a limit of its policy."""
+
+    def __init__(self, broker: Broker, attempts: AttemptLog, policies: Policies) -> None:
+        self._broker = broker
+        self._attempts = attempts
+        self._policies = policies
+
+    async def announce(self, view: ContextView) -> None:
+        """Publish what the policy says of this view, if anything."""
+        policy = self._policies.of(model_of(view))
+        fixed = fixed_tokens(view)
+        if fixed < policy.hard_limit and not level_of(view.tokens, policy, fixed):
+            return
+        last = await self._attempts.last(view.tenant, view.conversation)
+        found = assess(view, policy, last, time.time())
+        if isinstance(found, Pressure):
+            await publish(self._broker, found)
+        elif found is not None:
+            await self._attempts.unreachable(found, policy)
+            _logger.error(
+                "the prompt alone is over the limit",
+                conversation=found.conversation,
+                prompt_tokens=found.fixed,
+                limit_tokens=found.hard,
+            )
+
+
+async def publish(broker: Broker, pressure: Pressure) -> bool:
+    """Queue a pressure event; False where one is queued or in progress already."""
+    subject = pressure_subject(pressure.tenant, pressure.conversation)
+    try:
+        await publish_stored(broker, subject, _encode(pressure))
+    except BrokerRefused as error:
+        if error.code != ALREADY_QUEUED:
+            raise
+        return False
+    _logger.info(
+        "pressure",
+        conversation=pressure.conversation,
+        tokens=pressure.tokens,
+        level=pressure.level,
+        trigger=pressure.reason,
+    )
+    return True
+
+
+def model_of(view: ContextView) -> str | None:
+    """The model that answered last."""
+    return next((one.model for one in reversed(view.messages) if one.model), None)

@@ -1,0 +1,272 @@
+"""One compaction, from pressure to a committed entry, or to a named reason why there is none.
+
+The view changes by the commit alone, and the commit is guarded by the shape version at which the
+range was selected. Whatever goes wrong before it leaves the view as it was.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import msgspec
+from uuid_utils import uuid7
+
+from foldlog.contexts import Contexts
+from foldlog.errors import VersionConflict
+from foldlog.log import Log
+from foldlog.summarisers import Summariser, SummariserError, SummaryRequest
+from foldlog_events.entries import (
+    Baseline,
+    BaseVersion,
+    CompactionEntry,
+    EditEntry,
+    EntryReference,
+    Recorded,
+    SourceRange,
+    Unreadable,
+)
+from foldlog_projections.attempts import AttemptState
+from foldlog_projections.checks import check
+from foldlog_projections.cut import CutItem, Declined, choose_cut, items_of
+from foldlog_projections.exact import exact_values
+from foldlog_projections.fold import ContextFold
+from foldlog_projections.policy import Policy
+from foldlog_projections.pressure import Pressure, fixed_tokens, level_of
+from foldlog_projections.state import FoldState
+from foldlog_projections.summary_source import SourceMessage, SummaryResult
+from foldlog_projections.views import ContextView
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How an attempt ended."""
+
+    state: AttemptState
+    reason: str = ""
+    entry: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    result: SummaryResult | None = None
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be summarised, as of a base version."""
+
+    state: FoldState
+    view: ContextView
+    kept_from: EntryReference
+    replaced: tuple[CutItem, ...]
+    """Every entry before the cut, whatever it contributed."""
+    messages: tuple[SourceMessage, ...]
+    turn_prefix: tuple[SourceMessage, ...]
+
+    @property
+    def source(self) -> tuple[SourceMessage, ...]:
+        """All messages that the summary will stand for."""
+        return (*self.messages, *self.turn_prefix)
+
+    @property
+    def sees(self) -> frozenset[str]:
+        """Ids whose change makes the summary stale: what it read, the previous summary too."""
+        head = {self.state.head.id} if self.state.head else set()
+        return frozenset({item.id for item in self.replaced} | head)
+
+
+class Compaction:
+    """Makes one conversation's context smaller."""
+
+    def __init__(self, log: Log, contexts: Contexts, summariser: Summariser, actor: str) -> None:
+        self._log = log
+        self._contexts = contexts
+        self._summariser = summariser
+        self._actor = actor
+
+    async def run(self, pressure: Pressure, policy: Policy, attempt: str) -> Ended:
+        """One attempt. Raises only what makes it impossible to know how the attempt ended."""
+        context = await self._contexts.current(
+            pressure.tenant, pressure.conversation, at_least=pressure.version
+        )
+        state, view = context.state(), context.view()
+        before = view.tokens
+        if pressure.reason == "limit" and not level_of(before, policy, fixed_tokens(view)):
+            return _declined("the context is below its limit again", before)
+        selection = select(state, view, policy)
+        if isinstance(selection, Declined):
+            return _declined(selection.reason, before)
+        result = await self._summarise(selection, policy, pressure.instructions)
+        if isinstance(result, Ended):
+            return result
+        entry = self._entry(selection, result, policy, attempt)
+        after = tokens_after(state, entry)
+        if after >= before:
+            return Ended(
+                state="failed",
+                reason=f"not_smaller: {before} tokens before, {after} after",
+                tokens_before=before,
+                tokens_after=after,
+                result=result,
+            )
+        entry = msgspec.structs.replace(entry, tokens_before=before, tokens_after=after)
+        return await self._commit(entry, selection, result)
+
+    async def _summarise(
+        self, selection: Selection, policy: Policy, instructions: str
+    ) -> SummaryResult | Ended:
+        """A summary that passed every check; one that invents values is asked for once more."""
+        state, before = selection.state, selection.view.tokens
+        rejected: tuple[str, ...] = ()
+        while True:
+            request = SummaryRequest(
+                messages=selection.messages,
+                turn_prefix=selection.turn_prefix,
+                previous_summary=state.summary or None,
+                previous_values=state.exact_values,
+                instructions=instructions,
+                budget=summary_budget(policy),
+                rejected=rejected,
+            )
+            try:
+                result = await self._summariser.summarise(request)
+            except SummariserError as error:
+                return Ended(
+                    state="failed", reason=f"{type(error).__name__}: {error}", tokens_before=before
+                )
+            reasons = check(
+                result,
+                selection.source,
+                previous_summary=state.summary or None,
+                previous_values=state.exact_values,
+                exact_values=exact_values(selection.source, state.exact_values),
+                instructions=instructions,
+            )
+            if not reasons:
+                return result
+            invented = next((reason for reason in reasons if reason.name == "ungrounded"), None)
+            if invented is None or rejected:
+                return Ended(
+                    state="failed",
+                    reason="; ".join(f"{reason.name}: {reason}" for reason in reasons),
+                    tokens_before=before,
+                    result=result,
+                )
+            rejected = invented.values
+
+    def _entry(
+        self, selection: Selection, result: SummaryResult, policy: Policy, attempt: str
+    ) -> CompactionEntry:
+        state, view = selection.state, selection.view
+        has_prompt = view.sections or view.tools or any(one.patch for one in state.active)
+        return CompactionEntry(
+            id=str(uuid7()),
+            tenant=view.tenant,
+            conversation=view.conversation,
+            time=datetime.now(UTC),
+            actor=self._actor,
+            base_version=view.base_version,
+            source_range=_source_range(selection),
+            kept_from=selection.kept_from,
+            summary=result.text,
+            exact_values=exact_values(selection.source, state.exact_values),
+            baseline=Baseline(sections=view.sections, tools=view.tools) if has_prompt else None,
+            calibration=state.calibration,
+            model=result.model,
+            usage=result.usage,
+            policy=policy.name,
+            attempt=attempt,
+        )
+
+    async def _commit(
+        self, entry: CompactionEntry, selection: Selection, result: SummaryResult
+    ) -> Ended:
+        """Publish behind the guard; a change that does not touch the source moves the base."""
+        while True:
+            try:
+                await self._log.append((entry,), expect=entry.base_version.shape)
+            except VersionConflict as conflict:
+                touching = next(
+                    (read for read in conflict.entries if touches(read, selection)), None
+                )
+                if touching is not None:
+                    return Ended(
+                        state="stale",
+                        reason=f"version {touching.version} changed what was summarised",
+                        tokens_before=entry.tokens_before,
+                        result=result,
+                    )
+                entry = msgspec.structs.replace(
+                    entry,
+                    id=str(uuid7()),
+                    base_version=BaseVersion(entry.base_version.log, conflict.actual),
+                )
+                continue
+            return Ended(
+                state="committed",
+                entry=entry.id,
+                tokens_before=entry.tokens_before,
+                tokens_after=entry.tokens_after,
+                result=result,
+            )
+
+
+def select(state: FoldState, view: ContextView, policy: Policy) -> Selection | Declined:
+    """The range to summarise: what lies before a legal cut."""
+    items = items_of(state.active)
+    cut = choose_cut(items, policy.keep(fixed_tokens(view)))
+    if isinstance(cut, Declined):
+        return cut
+    shown = [
+        SourceMessage(origin.id, origin.version, message)
+        for origin, message in zip(view.origins, view.messages, strict=True)
+        if message.role != "system"
+    ]
+    summarised, prefix = frozenset(cut.summarised), frozenset(cut.turn_prefix)
+    return Selection(
+        state=state,
+        view=view,
+        kept_from=cut.kept_from,
+        replaced=items[: cut.index],
+        messages=tuple(source for source in shown if source.entry in summarised),
+        turn_prefix=tuple(source for source in shown if source.entry in prefix),
+    )
+
+
+def touches(read: Recorded | Unreadable, selection: Selection) -> bool:
+    """Whether a shape entry changes what was summarised: it is stale then (§8.5)."""
+    if isinstance(read, Recorded) and isinstance(read.entry, EditEntry):
+        return any(edit.target in selection.sees for edit in read.entry.edits)
+    return True
+
+
+def tokens_after(state: FoldState, entry: CompactionEntry) -> int:
+    """Tokens of the context once this compaction is in force."""
+    trial = ContextFold(state)
+    trial.apply(state.version + 1, entry)
+    return trial.tokens()
+
+
+def summary_budget(policy: Policy) -> int:
+    """Tokens a summary may take: enough for a working day, never more than it makes room for."""
+    return max(256, min(4_000, policy.hard_limit // 8))
+
+
+def digest_of(source: Iterable[SourceMessage]) -> str:
+    """Of the messages that a summary stands for, as they were read."""
+    whole = hashlib.sha256()
+    for _, _, message in source:
+        whole.update(hashlib.sha256(_encode(message)).digest())
+    return f"sha256:{whole.hexdigest()}"
+
+
+def _source_range(selection: Selection) -> SourceRange:
+    first, last = selection.replaced[0], selection.replaced[-1]
+    return SourceRange(
+        first=EntryReference(first.id, first.version),
+        last=EntryReference(last.id, last.version),
+        count=len(selection.replaced),
+        digest=digest_of(selection.source),
+    )
+
+
+def _declined(reason: str, before: int) -> Ended:
+    return Ended(state="declined", reason=reason, tokens_before=before)

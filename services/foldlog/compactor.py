@@ -1,0 +1,231 @@
+"""The compactor: takes pressure from the work queue and makes contexts smaller.
+
+Any number of compactors share the queue, which holds one message for each conversation. A second
+worker on one conversation does no harm: the commit is guarded.
+"""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+from faststream import AckPolicy, FastStream
+from faststream.nats import JStream, NatsBroker, PullSub
+from faststream.nats.message import NatsMessage
+from nats.js.api import ConsumerConfig
+from uuid_utils import uuid7
+
+from foldlog.announcing import Announcer, model_of
+from foldlog.artifacts import Artifacts
+from foldlog.attempt_log import AttemptLog
+from foldlog.broker import Broker
+from foldlog.compaction import Compaction, Ended
+from foldlog.contexts import Contexts
+from foldlog.errors import FoldlogError
+from foldlog.log import Log
+from foldlog.logging_setup import configure
+from foldlog.policies import policies_of
+from foldlog.service import Gone, broker_with_streams, run, stream_broker
+from foldlog.settings import Settings, load
+from foldlog.summarisers import Summariser
+from foldlog.summarisers.choosing import summariser_of
+from foldlog.topology import PRESSURE
+from foldlog.views import Views
+from foldlog_projections.attempts import CompactionRecord
+from foldlog_projections.policy import Policy
+from foldlog_projections.pressure import Outcome, Pressure, attempted, level_of
+
+CONSUMER = "compactor"
+ACK_WAIT = 30.0
+"""Seconds without a sign of life after which another worker is given the work."""
+SIGN_OF_LIFE = ACK_WAIT / 3
+TRIES = 5
+RETRY_DELAY = 2.0
+
+_logger = structlog.get_logger("foldlog.compactor")
+_decode = msgspec.json.Decoder(Pressure).decode
+
+
+class Compactor:
+    """Handles one pressure event at a time, and records how each attempt went."""
+
+    def __init__(self, broker: Broker, settings: Settings, summariser: Summariser) -> None:
+        log = Log(broker)
+        self._attempts = AttemptLog(broker)
+        self._contexts = Contexts(log, Views(broker, Artifacts(broker)))
+        self._policies = policies_of(settings)
+        self._announcer = Announcer(broker, self._attempts, self._policies)
+        self._worker = f"compactor-{str(uuid7())[-12:]}"
+        self._compaction = Compaction(log, self._contexts, summariser, self._worker)
+
+    async def handle(self, pressure: Pressure) -> Ended:
+        """One attempt, with its start and its end on record."""
+        context = await self._contexts.current(
+            pressure.tenant, pressure.conversation, at_least=pressure.version
+        )
+        policy = self._policies.of(model_of(context.view()))
+        last = await self._attempts.last(pressure.tenant, pressure.conversation)
+        started = CompactionRecord(
+            id=str(uuid7()),
+            tenant=pressure.tenant,
+            conversation=pressure.conversation,
+            state="started",
+            time=datetime.now(UTC),
+            worker=self._worker,
+            trigger=pressure.reason,
+            level=pressure.level,
+            version=pressure.version,
+            tokens_before=pressure.tokens,
+            policy=policy.name,
+        )
+        await self._attempts.add(started)
+        since = time.monotonic()
+        try:
+            ended = await self._compaction.run(pressure, policy, started.id)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._end(started, _failed(pressure, "cancelled"), since))
+            raise
+        except FoldlogError as error:
+            await self._end(started, _failed(pressure, f"{type(error).__name__}: {error}"), since)
+            raise
+        attempt = attempted(
+            pressure,
+            policy,
+            _outcome(ended, policy),
+            last,
+            head=ended.entry or pressure.head,
+            now=time.time(),
+        )
+        await self._end(msgspec.structs.replace(started, attempt=attempt), ended, since)
+        return ended
+
+    async def look_again(self, pressure: Pressure) -> None:
+        """Announce what came up meanwhile: while this work was queued, nothing else could be."""
+        context = await self._contexts.current(pressure.tenant, pressure.conversation)
+        await self._announcer.announce(context.view())
+
+    async def _end(self, started: CompactionRecord, ended: Ended, since: float) -> None:
+        result = ended.result
+        record = msgspec.structs.replace(
+            started,
+            state=ended.state,
+            time=datetime.now(UTC),
+            reason=ended.reason,
+            entry=ended.entry,
+            tokens_before=ended.tokens_before or started.tokens_before,
+            tokens_after=ended.tokens_after,
+            seconds=round(time.monotonic() - since, 3),
+            model=result.model if result else "",
+            usage=result.usage if result else None,
+        )
+        await self._attempts.add(record)
+        _logger.info(
+            f"compaction {ended.state}",
+            conversation=started.conversation,
+            reason=ended.reason,
+            tokens_before=record.tokens_before,
+            tokens_after=record.tokens_after,
+            seconds=record.seconds,
+        )
+
+
+def _failed(pressure: Pressure, reason: str) -> Ended:
+    return Ended(state="failed", reason=reason, tokens_before=pressure.tokens)
+
+
+def _outcome(ended: Ended, policy: Policy) -> Outcome:
+    match ended.state:
+        case "committed" | "pruned":
+            return "fruitless" if level_of(ended.tokens_after, policy) else "committed"
+        case "declined" | "stale" | "failed":
+            return ended.state
+        case _:
+            return "failed"
+
+
+@contextlib.asynccontextmanager
+async def _signs_of_life(message: NatsMessage) -> AsyncIterator[None]:
+    """Tell the queue that this worker is at it, for as long as it is."""
+
+    async def signal() -> None:
+        while True:
+            await asyncio.sleep(SIGN_OF_LIFE)
+            await message.in_progress()
+
+    signalling = asyncio.create_task(signal())
+    try:
+        yield
+    finally:
+        signalling.cancel()
+
+
+def application(compactor: Compactor, messages: NatsBroker) -> FastStream:
+    """The FastStream application around a compactor."""
+
+    @messages.subscriber(
+        "pressure.>",
+        stream=JStream(PRESSURE, declare=False),
+        durable=CONSUMER,
+        pull_sub=PullSub(batch_size=1, timeout=1.0),
+        ack_policy=AckPolicy.MANUAL,
+        config=ConsumerConfig(ack_wait=ACK_WAIT, max_ack_pending=1_000),
+        decoder=_undecoded,
+    )
+    async def compact(message: NatsMessage) -> None:
+        try:
+            pressure = _decode(message.raw_message.data)
+        except msgspec.DecodeError as error:
+            _logger.error(
+                "no pressure event", subject=message.raw_message.subject, error=str(error)
+            )
+            await message.ack()
+            return
+        try:
+            async with _signs_of_life(message):
+                await compactor.handle(pressure)
+        except Exception as error:
+            tries = message.raw_message.metadata.num_delivered
+            _logger.warning(
+                "not compacted", conversation=pressure.conversation, error=str(error), tries=tries
+            )
+            if tries < TRIES:
+                await message.nack(delay=RETRY_DELAY * tries)
+            else:
+                await message.ack()
+        else:
+            await message.ack_sync()
+            await compactor.look_again(pressure)
+
+    return FastStream(messages, logger=None)
+
+
+async def _undecoded(message: NatsMessage) -> bytes:
+    return bytes(message.raw_message.data)
+
+
+async def serve(settings: Settings, url: str) -> None:
+    """Run a compactor until told to stop. Raises what made it impossible to go on."""
+    gone = Gone()
+    messages = stream_broker(url, "foldlog-compactor", settings.broker_patience, gone)
+    async with broker_with_streams(url, "foldlog-compactor") as broker:
+        compactor = Compactor(broker, settings, summariser_of(settings))
+        await run(application(compactor, messages), (PRESSURE, CONSUMER), broker, gone)
+
+
+def main() -> None:
+    """Run a compactor on the broker of the settings (`python -m foldlog.compactor`)."""
+    settings = load()
+    logger = configure("compactor", settings)
+    try:
+        asyncio.run(serve(settings, settings.url or "nats://127.0.0.1:4222"))
+    except FoldlogError as error:
+        logger.error("stopped", error=str(error))
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()

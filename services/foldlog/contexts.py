@@ -1,0 +1,187 @@
+"""Contexts from the log: the stored view, or the newest head marker, and what came after.
+
+Whoever needs a context gets it here, folded in its own process: no reader waits for the projector.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+from foldlog.errors import UnknownConversation
+from foldlog.log import Log
+from foldlog.seeking import LATEST, first_entry, version_at_time
+from foldlog.views import Views
+from foldlog_events.entries import (
+    CompactionEntry,
+    ForkEntry,
+    HeadMarker,
+    Recorded,
+    ResetEntry,
+    Unreadable,
+)
+from foldlog_events.errors import FoldlogError
+from foldlog_projections.fold import ContextFold, empty
+from foldlog_projections.state import SHAPE_OF_STATE, FoldState
+
+At = int | str | datetime
+"""A moment of a conversation: a version, an entry id, or a time by the broker's clock."""
+
+_decode_state = msgspec.json.Decoder(FoldState).decode
+
+
+class UnknownEntry(FoldlogError):
+    """No entry of the conversation has this id."""
+
+    def __init__(self, entry: str, conversation: str) -> None:
+        super().__init__(
+            f"no entry {entry!r} in conversation {conversation!r}: `foldlog log` lists its entries"
+        )
+        self.entry = entry
+        self.conversation = conversation
+
+
+class Contexts:
+    """Folds contexts out of the log and the stored views."""
+
+    def __init__(self, log: Log, views: Views) -> None:
+        self._log = log
+        self._views = views
+
+    async def current(self, tenant: str, conversation: str, *, at_least: int = 0) -> ContextFold:
+        """The context as of now. `at_least` is a version known to be in the log."""
+        context = await self.stored(tenant, conversation)
+        if context is None:
+            return await self.at(tenant, conversation, LATEST, at_least=at_least)
+        await self.advance(context, at_least=at_least)
+        return context
+
+    async def rebuilt(self, tenant: str, conversation: str, *, at_least: int = 0) -> ContextFold:
+        """The context as of now, from the log alone."""
+        return await self.at(tenant, conversation, LATEST, at_least=at_least)
+
+    async def stored(self, tenant: str, conversation: str) -> ContextFold | None:
+        """The context as the projector last stored it, if it did in a form of this release."""
+        stored = await self._views.get(tenant, conversation)
+        state = decode_state(stored.data) if stored else None
+        return ContextFold(state) if state else None
+
+    async def advance(self, context: ContextFold, *, at_least: int = 0) -> None:
+        """Fold what the log holds after the context's version."""
+        async for recorded in self._log.read(
+            context.tenant, context.conversation, after=context.version, at_least=at_least
+        ):
+            fold_in(context, recorded)
+
+    async def at(
+        self, tenant: str, conversation: str, version: int, *, at_least: int = 0
+    ) -> ContextFold:
+        """The context as it was at a version, from the entries that were in force then."""
+        first = await first_entry(self._log.broker, tenant, conversation)
+        if isinstance(first, Recorded) and isinstance(first.entry, ForkEntry):
+            return await self._at_in_child(first, first.entry, version, at_least)
+        head = await self._newest_head(tenant, conversation, version)
+        context = ContextFold(empty(tenant, conversation))
+        await self._fold_range(context, version, head, after=_before_range(head), at_least=at_least)
+        return context
+
+    async def version_at(self, tenant: str, conversation: str, moment: At) -> int:
+        """The version that was the last at a moment.
+
+        Raises UnknownEntry for an id that the conversation does not have.
+        """
+        if isinstance(moment, datetime):
+            return await version_at_time(self._log.broker, tenant, conversation, moment)
+        if isinstance(moment, int):
+            return moment
+        async for recorded in self._log.read(tenant, conversation):
+            if isinstance(recorded, Recorded) and recorded.entry.id == moment:
+                return recorded.version
+        raise UnknownEntry(moment, conversation)
+
+    async def require(self, tenant: str, conversation: str) -> None:
+        """Raises UnknownConversation where the log holds nothing of it."""
+        if await first_entry(self._log.broker, tenant, conversation) is None:
+            raise UnknownConversation(conversation, tenant=tenant)
+
+    async def _at_in_child(
+        self, first: Recorded, fork: ForkEntry, version: int, at_least: int
+    ) -> ContextFold:
+        if version < first.version:
+            return await self.at(fork.tenant, fork.parent, min(version, fork.parent_version))
+        head = await self._newest_head(fork.tenant, fork.conversation, version)
+        after = _before_range(head)
+        if after < first.version:
+            context = await self.at(fork.tenant, fork.parent, fork.parent_version)
+            context.inherit(first.version, fork)
+            after = first.version
+        else:
+            context = ContextFold(empty(fork.tenant, fork.conversation))
+        await self._fold_range(context, version, head, after=after, at_least=at_least)
+        return context
+
+    async def _fold_range(
+        self,
+        context: ContextFold,
+        version: int,
+        head: Recorded | None,
+        *,
+        after: int,
+        at_least: int = 0,
+    ) -> None:
+        head_version = head.version if head else 0
+        async for recorded in self._log.read(
+            context.tenant, context.conversation, after=after, up_to=version, at_least=at_least
+        ):
+            entry = recorded.entry if isinstance(recorded, Recorded) else None
+            if isinstance(entry, CompactionEntry | ResetEntry) and recorded.version <= head_version:
+                if recorded.version < head_version:
+                    context.apply_older_head(recorded.version)
+                else:
+                    context.apply_known_head(recorded.version, entry)
+            else:
+                fold_in(context, recorded)
+
+    async def _newest_head(self, tenant: str, conversation: str, version: int) -> Recorded | None:
+        """The head marker in force at a version: back along the shape lane to the first one."""
+        recorded = await self._log.shape_tail(tenant, conversation, up_to=version)
+        while recorded is not None:
+            if isinstance(recorded, Recorded) and _is_head(recorded):
+                return recorded
+            if not recorded.predecessor:
+                return None
+            recorded = await self._log.get(tenant, conversation, recorded.predecessor)
+        return None
+
+
+def decode_state(data: bytes) -> FoldState | None:
+    """A stored state; None where it is damaged or of another release's shape: fold it anew."""
+    try:
+        state = _decode_state(data)
+    except msgspec.DecodeError:
+        return None
+    return state if state.shape == SHAPE_OF_STATE else None
+
+
+def fold_in(context: ContextFold, recorded: Recorded | Unreadable) -> None:
+    """Fold what was read, readable or not."""
+    if isinstance(recorded, Recorded):
+        context.apply(recorded.version, recorded.entry)
+    else:
+        context.apply_unreadable(recorded.version, recorded.lane, recorded.reason)
+
+
+def _is_head(recorded: Recorded) -> bool:
+    entry = recorded.entry
+    if isinstance(entry, CompactionEntry):
+        return entry.base_version.shape == recorded.predecessor
+    return isinstance(entry, ResetEntry)
+
+
+def _before_range(head: Recorded | None) -> int:
+    """The version after which a head's range lies; the head itself is read with it."""
+    if head is None:
+        return 0
+    entry: HeadMarker | object = head.entry
+    if isinstance(entry, CompactionEntry):
+        return entry.kept_from.version - 1 if entry.kept_from else entry.base_version.log
+    return head.version - 1

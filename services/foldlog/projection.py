@@ -1,0 +1,210 @@
+"""Views from entries: what a projector does with a batch it was given.
+
+Deliveries are spread over workers and come again after faults, so a batch is a sign of what to
+fold, not what to fold in that order. Where a worker has been given every entry of the stream
+since a conversation's view, the batch holds what is missing; otherwise the log is read.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from foldlog.contexts import Contexts, decode_state, fold_in
+from foldlog.errors import ViewConflict
+from foldlog.reading import Read
+from foldlog.views import Views
+from foldlog_projections.fold import ContextFold
+from foldlog_projections.views import ContextView
+
+_logger = structlog.get_logger("foldlog.projection")
+_encode = msgspec.json.Encoder().encode
+
+
+class ConversationKey(NamedTuple):
+    """Whose view it is."""
+
+    tenant: str
+    conversation: str
+
+
+class _Kept(msgspec.Struct):
+    """A view in a worker's memory: its fold, and where it was stored last."""
+
+    fold: ContextFold
+    complete_to: int
+    """Sequence of the stream up to which the fold holds all there is of its conversation."""
+    revision: int
+    stored_version: int
+    stored_bytes: int = 0
+    unstored_entries: int = 0
+
+
+class ProjectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What bounds a projector."""
+
+    views_in_memory: int = 2_000
+    concurrency: int = 32
+    """Conversations of one batch that are worked on at a time."""
+    store_always_bytes: int = 256 * 1024
+    """A view up to this size is stored after every batch."""
+    store_after_share: float = 0.02
+    """A larger one is stored once this share of its entries is new, or when it rests."""
+
+
+class DeliveredRun:
+    """The run of stream sequences, without a gap, that this worker has been given last."""
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = -1
+
+    def extend(self, versions: Iterable[int]) -> int:
+        """Take in one batch; returns where the part of the run that this batch gave starts."""
+        batch_start = 0
+        for version in sorted(versions):
+            if version <= self.end:
+                continue
+            if version > self.end + 1:
+                self.start = version
+            if version > self.end + 1 or not batch_start:
+                batch_start = version
+            self.end = version
+        return batch_start or self.end + 1
+
+
+class Projection:
+    """Folds batches into stored views, and tells `changed` of each view that moved on."""
+
+    def __init__(
+        self,
+        contexts: Contexts,
+        views: Views,
+        changed: Callable[[ContextView], Awaitable[None]],
+        limits: ProjectionLimits | None = None,
+    ) -> None:
+        self._contexts = contexts
+        self._views = views
+        self._changed = changed
+        self._limits = limits or ProjectionLimits()
+        self._kept: OrderedDict[ConversationKey, _Kept] = OrderedDict()
+        self._delivered = DeliveredRun()
+        self._batch_start = 0
+        self._slots = asyncio.Semaphore(self._limits.concurrency)
+
+    async def project(
+        self, batch: Mapping[ConversationKey, Sequence[Read]]
+    ) -> dict[ConversationKey, Exception]:
+        """Fold a batch; what failed is returned, and the other conversations are not touched."""
+        self._batch_start = self._delivered.extend(
+            read.version for reads in batch.values() for read in reads
+        )
+        outcomes = await asyncio.gather(
+            *(self._project_one(key, reads) for key, reads in batch.items()),
+            return_exceptions=True,
+        )
+        failed: dict[ConversationKey, Exception] = {}
+        for key, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                self._kept.pop(key, None)
+                failed[key] = outcome
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        await self._forget_oldest()
+        return failed
+
+    async def flush(self) -> None:
+        """Store every view that is ahead of its stored form."""
+        for key, kept in tuple(self._kept.items()):
+            if kept.fold.version > kept.stored_version:
+                await self._store(key, kept)
+
+    async def _project_one(self, key: ConversationKey, reads: Sequence[Read]) -> None:
+        async with self._slots:
+            is_loaded = key not in self._kept
+            kept = await self._load(key, at_least=max(read.version for read in reads))
+            before = kept.fold.version
+            await self._fold(kept, reads, is_loaded=is_loaded)
+            if kept.fold.version == before and kept.revision:
+                return
+            kept.unstored_entries += len(reads)
+            if self._is_due(kept):
+                await self._store(key, kept)
+            await self._changed(kept.fold.view())
+
+    async def _load(self, key: ConversationKey, *, at_least: int) -> _Kept:
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = await self._read_stored(key, at_least=at_least)
+            self._kept[key] = kept
+        self._kept.move_to_end(key)
+        return kept
+
+    async def _read_stored(self, key: ConversationKey, *, at_least: int = 0) -> _Kept:
+        stored = await self._views.get(*key)
+        state = decode_state(stored.data) if stored else None
+        if state is None:
+            fold = await self._contexts.rebuilt(*key, at_least=at_least)
+            return _Kept(
+                fold=fold,
+                complete_to=fold.version,
+                revision=stored.revision if stored else 0,
+                stored_version=0,
+            )
+        return _Kept(
+            fold=ContextFold(state),
+            complete_to=state.version,
+            revision=stored.revision if stored else 0,
+            stored_version=state.version,
+            stored_bytes=len(stored.data) if stored else 0,
+        )
+
+    async def _fold(self, kept: _Kept, reads: Sequence[Read], *, is_loaded: bool) -> None:
+        newest = max(read.version for read in reads)
+        if newest <= kept.fold.version:
+            return
+        given_from = self._batch_start if is_loaded else self._delivered.start
+        if kept.complete_to + 1 >= given_from:
+            for read in sorted(reads, key=lambda read: read.version):
+                fold_in(kept.fold, read)
+            kept.complete_to = self._delivered.end
+        else:
+            await self._contexts.advance(kept.fold, at_least=newest)
+            kept.complete_to = max(kept.fold.version, newest)
+
+    def _is_due(self, kept: _Kept) -> bool:
+        if kept.stored_bytes <= self._limits.store_always_bytes:
+            return True
+        return kept.unstored_entries >= self._limits.store_after_share * kept.fold.active_count
+
+    async def _store(self, key: ConversationKey, kept: _Kept) -> None:
+        while True:
+            state = kept.fold.state()
+            data = _encode(state)
+            try:
+                kept.revision = await self._views.put(*key, data, revision=kept.revision)
+            except ViewConflict:
+                stored = await self._read_stored(key)
+                if stored.fold.version >= state.version:
+                    kept.fold = stored.fold
+                    kept.complete_to = stored.complete_to
+                    kept.revision = stored.revision
+                    kept.stored_version = stored.stored_version
+                    kept.stored_bytes = stored.stored_bytes
+                    kept.unstored_entries = 0
+                    return
+                kept.revision = stored.revision
+            else:
+                kept.stored_version = state.version
+                kept.stored_bytes = len(data)
+                kept.unstored_entries = 0
+                return
+
+    async def _forget_oldest(self) -> None:
+        while len(self._kept) > self._limits.views_in_memory:
+            key, kept = self._kept.popitem(last=False)
+            if kept.fold.version > kept.stored_version:
+                await self._store(key, kept)

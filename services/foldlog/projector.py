@@ -1,0 +1,170 @@
+"""The projector: keeps a view of every conversation, and announces those under pressure.
+
+Any number of projectors share one durable consumer; each may be killed at any moment.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import structlog
+from faststream import AckPolicy, FastStream
+from faststream.nats import JStream, NatsBroker, PullSub
+from faststream.nats.message import NatsBatchMessage
+from nats.aio.msg import Msg
+from nats.js.api import ConsumerConfig, DeliverPolicy
+
+from foldlog.announcing import Announcer
+from foldlog.artifacts import Artifacts
+from foldlog.attempt_log import AttemptLog
+from foldlog.broker import Broker
+from foldlog.contexts import Contexts
+from foldlog.errors import FoldlogError
+from foldlog.log import Log
+from foldlog.logging_setup import configure
+from foldlog.policies import policies_of
+from foldlog.projection import ConversationKey, Projection, ProjectionLimits
+from foldlog.reading import Read, Stored, read_stored
+from foldlog.records import Records
+from foldlog.service import Gone, broker_with_streams, run, stream_broker
+from foldlog.settings import Settings, load
+from foldlog.topology import ENTRIES
+from foldlog.views import Views
+from foldlog_events.entries import Recorded
+from foldlog_events.errors import InvalidIdentifier
+from foldlog_events.subjects import decode_token, parse_subject
+
+CONSUMER = "projector"
+BATCH = 1_000
+GATHER = 0.05
+"""Seconds a batch is gathered for; an entry is in its view at the latest this much later."""
+TRIES = 5
+RETRY_DELAY = 1.0
+"""Seconds before a conversation that could not be projected is tried again, times the tries."""
+
+_logger = structlog.get_logger("foldlog.projector")
+
+
+class Projector:
+    """Takes batches from the consumer and gives each conversation its own outcome."""
+
+    def __init__(self, broker: Broker, settings: Settings) -> None:
+        log = Log(broker)
+        self._records = Records(broker)
+        self.projection = Projection(
+            Contexts(log, views := Views(broker, Artifacts(broker))),
+            views,
+            Announcer(broker, AttemptLog(broker), policies_of(settings)).announce,
+            ProjectionLimits(views_in_memory=settings.views_in_memory),
+        )
+
+    async def handle(self, messages: Sequence[Msg]) -> None:
+        """Project one batch; acknowledge what is in views, give back what is not."""
+        groups: dict[ConversationKey, list[Msg]] = {}
+        reads: dict[ConversationKey, list[Read]] = {}
+        for message in messages:
+            read = read_stored(_stored(message))
+            key = _key(read, message.subject)
+            if key is None:
+                await self._give_up(message, f"nobody can say whose entry it is: {read}")
+                continue
+            groups.setdefault(key, []).append(message)
+            reads.setdefault(key, []).append(read)
+        failed = await self.projection.project(reads)
+        for key, group in groups.items():
+            if key in failed:
+                await self._retry(key, group, failed[key])
+            else:
+                for message in group:
+                    await message.ack()
+
+    async def _retry(self, key: ConversationKey, group: list[Msg], error: Exception) -> None:
+        _logger.warning("not projected", conversation=key.conversation, error=str(error))
+        for message in group:
+            tries = message.metadata.num_delivered
+            if tries >= TRIES:
+                await self._give_up(message, f"{type(error).__name__}: {error}")
+            else:
+                await message.nak(delay=RETRY_DELAY * tries)
+
+    async def _give_up(self, message: Msg, reason: str) -> None:
+        subject = parse_subject(message.subject)
+        _logger.error("gave up", subject=message.subject, reason=reason)
+        await self._records.bury(
+            "entry",
+            subject.tenant,
+            subject.conversation,
+            version=message.metadata.sequence.stream,
+            reason=reason,
+        )
+        await message.ack()
+
+
+def _stored(message: Msg) -> Stored:
+    return Stored(
+        message.subject, message.metadata.sequence.stream, message.headers or {}, message.data
+    )
+
+
+def _key(read: Read, subject: str) -> ConversationKey | None:
+    if isinstance(read, Recorded):
+        return ConversationKey(read.entry.tenant, read.entry.conversation)
+    parts = parse_subject(subject)
+    try:
+        tenant, conversation = decode_token(parts.tenant), decode_token(parts.conversation)
+    except InvalidIdentifier:
+        return None
+    return ConversationKey(tenant, conversation) if tenant and conversation else None
+
+
+def application(projector: Projector, messages: NatsBroker) -> FastStream:
+    """The FastStream application around a projector."""
+
+    @messages.subscriber(
+        "entry.>",
+        stream=JStream(ENTRIES, declare=False),
+        durable=CONSUMER,
+        pull_sub=PullSub(batch_size=BATCH, timeout=GATHER, batch=True),
+        ack_policy=AckPolicy.MANUAL,
+        config=ConsumerConfig(
+            deliver_policy=DeliverPolicy.ALL,
+            ack_wait=30,
+            max_ack_pending=20 * BATCH,
+            inactive_threshold=0,
+        ),
+        decoder=_undecoded,
+    )
+    async def project(message: NatsBatchMessage) -> None:
+        await projector.handle(message.raw_message)
+
+    app = FastStream(messages, logger=None)
+    app.on_shutdown(projector.projection.flush)
+    return app
+
+
+async def _undecoded(message: NatsBatchMessage) -> list[Msg]:
+    return message.raw_message
+
+
+async def serve(settings: Settings, url: str) -> None:
+    """Run a projector until told to stop. Raises what made it impossible to go on."""
+    gone = Gone()
+    messages = stream_broker(url, "foldlog-projector", settings.broker_patience, gone)
+    async with broker_with_streams(url, "foldlog-projector") as broker:
+        app = application(Projector(broker, settings), messages)
+        await run(app, (ENTRIES, CONSUMER), broker, gone)
+
+
+def main() -> None:
+    """Run a projector on the broker of the settings (`python -m foldlog.projector`)."""
+    settings = load()
+    logger = configure("projector", settings)
+    try:
+        asyncio.run(serve(settings, settings.url or "nats://127.0.0.1:4222"))
+    except FoldlogError as error:
+        logger.error("stopped", error=str(error))
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()

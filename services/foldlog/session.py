@@ -1,0 +1,292 @@
+"""What an agent uses: a session on one conversation of the log.
+
+async with connect("nats://127.0.0.1:4222") as log:
+    session = log.session("support-42")
+    await session.append(user("What did we sell last night?"))
+    view = await session.prepare(sections=[Section(name="role", text="You are an analyst.")])
+"""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from uuid_utils import uuid7
+
+from foldlog.artifacts import Artifacts
+from foldlog.attempt_log import AttemptLog
+from foldlog.broker import Broker
+from foldlog.broker import connect as connect_to_broker
+from foldlog.contexts import At, Contexts, UnknownEntry
+from foldlog.errors import ConversationExists, VersionConflict
+from foldlog.log import Log
+from foldlog.streams import set_up
+from foldlog.views import Views
+from foldlog_events.entries import (
+    DEFAULT_TENANT,
+    Baseline,
+    CompactionEntry,
+    Edit,
+    EditEntry,
+    Entry,
+    ErasedEntry,
+    ForkEntry,
+    MessageEntry,
+    NoteEntry,
+    Recorded,
+    ResetEntry,
+    Section,
+    SystemEntry,
+    Unreadable,
+)
+from foldlog_events.errors import InvalidEntry
+from foldlog_events.messages import Message, Seen, Tool
+from foldlog_projections.fold import ContextFold
+from foldlog_projections.prompt import plan_prompt
+from foldlog_projections.views import ContextView
+
+APPEND_DEADLINE = 30.0
+"""Seconds after which an append gives up, unless the caller says otherwise."""
+
+
+@asynccontextmanager
+async def connect(
+    url: str = "nats://127.0.0.1:4222",
+    *,
+    tenant: str = DEFAULT_TENANT,
+    actor: str = "",
+    replicas: int = 1,
+) -> AsyncIterator["Foldlog"]:
+    """A connection to the log; streams that do not exist yet are made.
+
+    Raises BrokerUnreachable, JetStreamUnavailable, or StreamMismatch where an existing stream
+    is configured otherwise.
+    """
+    broker = await connect_to_broker(url)
+    try:
+        await set_up(broker, replicas=replicas)
+        yield Foldlog(broker, tenant=tenant, actor=actor)
+    finally:
+        await broker.close()
+
+
+class Foldlog:
+    """The log as one process uses it."""
+
+    def __init__(self, broker: Broker, *, tenant: str = DEFAULT_TENANT, actor: str = "") -> None:
+        self.broker = broker
+        self.tenant = tenant
+        self.actor = actor
+        self.log = Log(broker)
+        self.artifacts = Artifacts(broker)
+        self.views = Views(broker, self.artifacts)
+        self.attempts = AttemptLog(broker)
+        self.contexts = Contexts(self.log, self.views)
+
+    def session(self, conversation: str, *, tenant: str | None = None) -> "Session":
+        """A session on a conversation, which begins with its first entry."""
+        return Session(self, conversation, tenant=tenant or self.tenant)
+
+
+class Session:
+    """One conversation: append to it, see its context, change how it is seen."""
+
+    def __init__(self, foldlog: Foldlog, conversation: str, *, tenant: str) -> None:
+        self._foldlog = foldlog
+        self._log = foldlog.log
+        self._contexts = foldlog.contexts
+        self.conversation = conversation
+        self.tenant = tenant
+        self._context: ContextFold | None = None
+        self._own_version = 0
+        self._seen: Seen | None = None
+
+    async def append(
+        self,
+        *items: Message | Entry,
+        expect: int | None = None,
+        causation: str | None = None,
+        deadline: float = APPEND_DEADLINE,
+    ) -> tuple[Recorded, ...]:
+        """Append entries, or messages as one entry; all of them or none.
+
+        `expect` is the version of the `log` lane that the caller acts on: if the lane has moved
+        on, VersionConflict holds what came in between and nothing is written. Without it the
+        entries are put after whatever is there. Once this returns, they are durable. Raises
+        InvalidEntry, EntryTooLarge, and AppendOutcomeUnknown after `deadline` seconds.
+        """
+        entries = self._entries(items, causation)
+        recorded = await self._log.append(entries, expect=expect, deadline=deadline)
+        self._own_version = max(self._own_version, recorded[-1].version)
+        return recorded
+
+    async def context(self, at: At | None = None) -> ContextView:
+        """What a model is shown now, or was shown at a version, an entry id or a time.
+
+        It holds what this session has appended. Raises UnknownEntry for an id that is not there.
+        """
+        if at is not None:
+            version = await self._contexts.version_at(self.tenant, self.conversation, at)
+            return (await self._contexts.at(self.tenant, self.conversation, version)).view()
+        view = (await self._current()).view()
+        self._seen = Seen(version=view.version, digest=view.digest)
+        return view
+
+    async def prepare(
+        self, sections: Sequence[Section] = (), tools: Sequence[Tool] = ()
+    ) -> ContextView:
+        """The context for the next request, with exactly these sections and tools in force.
+
+        Appends the smallest patch that leads there, and nothing where they are in force already.
+        """
+        while True:
+            context = await self._current()
+            await self._omit_superseded_prompts(context)
+            view = context.view()
+            plan = plan_prompt(view.sections, view.tools, tuple(sections), tuple(tools))
+            if plan.changes_nothing:
+                return await self.context()
+            patch = SystemEntry(
+                **self._envelope(),
+                sections=plan.sections,
+                tools_removed=plan.tools_removed,
+                tools_added=plan.tools_added,
+            )
+            try:
+                await self.append(patch, expect=view.base_version.log)
+            except VersionConflict:
+                continue
+            return await self.context()
+
+    async def edit(
+        self, target: str, replace: Sequence[Message] | None = None, *, reason: str = ""
+    ) -> Recorded:
+        """From now on an entry contributes these messages; without any, nothing.
+
+        Raises UnknownEntry where the entry is not in force, so that the edit would do nothing.
+        """
+        context = await self._current()
+        if target not in context.ids():
+            raise UnknownEntry(target, self.conversation)
+        edit = Edit(target=target, replace=None if replace is None else tuple(replace))
+        return (await self.append(EditEntry(**self._envelope(), edits=(edit,), reason=reason)))[0]
+
+    async def reset(
+        self,
+        handoff: Sequence[Message] = (),
+        *,
+        keep_prompt: bool = True,
+        reason: str = "",
+    ) -> Recorded:
+        """Start the context anew: with the handoff, and the prompt in force if it is kept."""
+        baseline = None
+        if keep_prompt:
+            view = (await self._current()).view()
+            baseline = Baseline(sections=view.sections, tools=view.tools)
+        entry = ResetEntry(
+            **self._envelope(), handoff=tuple(handoff), baseline=baseline, reason=reason
+        )
+        return (await self.append(entry))[0]
+
+    async def fork(self, conversation: str, at: At | None = None) -> "Session":
+        """A new conversation that inherits this one up to a moment, now by default.
+
+        Raises ConversationExists, and UnknownConversation where there is nothing to inherit.
+        """
+        await self._contexts.require(self.tenant, self.conversation)
+        if at is None:
+            version = (await self._current()).version
+        else:
+            version = await self._contexts.version_at(self.tenant, self.conversation, at)
+        child = Session(self._foldlog, conversation, tenant=self.tenant)
+        fork = ForkEntry(**child._envelope(), parent=self.conversation, parent_version=version)
+        try:
+            recorded = await self._log.append((fork,), expect=0, deadline=APPEND_DEADLINE)
+        except VersionConflict:
+            raise ConversationExists(conversation, tenant=self.tenant) from None
+        child._own_version = recorded[-1].version
+        return child
+
+    async def watch(self, after: int | None = None) -> AsyncIterator[Recorded | Unreadable]:
+        """Entries as they are appended, in order, from after a version on (default: from now)."""
+        if after is None:
+            after = (await self._current()).version
+        async for recorded in self._log.watch(self.tenant, self.conversation, after=after):
+            yield recorded
+
+    async def note(self, name: str, data: Any) -> Recorded:
+        """Keep data for people and programs; no model sees it."""
+        return (await self.append(NoteEntry(**self._envelope(), name=name, data=data)))[0]
+
+    async def _current(self) -> ContextFold:
+        if self._context is None:
+            self._context = await self._contexts.current(
+                self.tenant, self.conversation, at_least=self._own_version
+            )
+        else:
+            await self._contexts.advance(self._context, at_least=self._own_version)
+        return self._context
+
+    async def _omit_superseded_prompts(self, context: ContextFold) -> None:
+        """After a head marker without a baseline, what is left of the older prompt misleads."""
+        superseded = context.superseded_prompts()
+        if superseded:
+            edits = tuple(Edit(target=target) for target in superseded)
+            await self.append(
+                EditEntry(**self._envelope(), edits=edits, reason="a new baseline follows")
+            )
+            await self._contexts.advance(context, at_least=self._own_version)
+
+    def _envelope(self) -> dict[str, Any]:
+        return {
+            "id": str(uuid7()),
+            "conversation": self.conversation,
+            "tenant": self.tenant,
+            "time": datetime.now(UTC),
+            "actor": self._foldlog.actor,
+        }
+
+    def _entries(
+        self, items: Iterable[Message | Entry], causation: str | None
+    ) -> tuple[Entry, ...]:
+        """Entries in the order given; messages that stand together are one entry."""
+        entries: list[Entry] = []
+        together: list[Message] = []
+
+        def close_entry() -> None:
+            if together:
+                entries.append(
+                    MessageEntry(**self._envelope(), causation=causation, messages=tuple(together))
+                )
+                together.clear()
+
+        for item in items:
+            if isinstance(item, Message):
+                together.append(self._with_seen(item))
+            else:
+                close_entry()
+                entries.append(self._of_this(item))
+        close_entry()
+        if not entries:
+            raise InvalidEntry("nothing to append: give messages or entries")
+        return tuple(entries)
+
+    def _of_this(self, entry: Entry) -> Entry:
+        if (entry.tenant, entry.conversation) != (self.tenant, self.conversation):
+            raise InvalidEntry(
+                f"the entry is of conversation {entry.conversation!r} of {entry.tenant!r} and "
+                f"this session of {self.conversation!r} of {self.tenant!r}",
+                place="$.conversation",
+            )
+        if isinstance(entry, CompactionEntry | ForkEntry | ErasedEntry):
+            raise InvalidEntry(
+                "compactions, forks and erasures have calls of their own", place="$.kind"
+            )
+        return entry
+
+    def _with_seen(self, message: Message) -> Message:
+        """An assistant message remembers the context it answered."""
+        if message.role == "assistant" and message.seen is None and self._seen is not None:
+            return msgspec.structs.replace(message, seen=self._seen)
+        return message
