@@ -5,10 +5,8 @@ import time
 import msgspec
 import structlog
 
-from foldlog.attempt_log import AttemptLog, publish_stored
-from foldlog.broker import Broker
-from foldlog.errors import BrokerRefused
-from foldlog.topology import pressure_subject
+from foldlog.attempt_log import AttemptLog
+from foldlog.records import Records
 from foldlog_projections.policy import Policies
 from foldlog_projections.pressure import Pressure, assess, fixed_tokens, level_of
 from foldlog_projections.views import ContextView
@@ -16,16 +14,13 @@ from foldlog_projections.views import ContextView
 _logger = structlog.get_logger("foldlog.pressure")
 _encode = msgspec.json.Encoder().encode
 
-ALREADY_QUEUED = 10077
-"""The broker's refusal of a second message on a subject: pressure is queued or in progress."""
-
 
 class Announcer:
     """Publishes pressure where a view is over a limit of its policy."""
 
-    def __init__(self, broker: Broker, attempts: AttemptLog, policies: Policies) -> None:
-        self._broker = broker
-        self._attempts = attempts
+    def __init__(self, records: Records, policies: Policies) -> None:
+        self._records = records
+        self._attempts = AttemptLog(records)
         self._policies = policies
 
     async def announce(self, view: ContextView) -> None:
@@ -37,7 +32,7 @@ class Announcer:
         last = await self._attempts.last(view.tenant, view.conversation)
         found = assess(view, policy, last, time.time())
         if isinstance(found, Pressure):
-            await publish(self._broker, found)
+            await publish(self._records, found)
         elif found is not None:
             await self._attempts.unreachable(found, policy)
             _logger.error(
@@ -48,14 +43,11 @@ class Announcer:
             )
 
 
-async def publish(broker: Broker, pressure: Pressure) -> bool:
+async def publish(records: Records, pressure: Pressure) -> bool:
     """Queue a pressure event; False where one is queued or in progress already."""
-    subject = pressure_subject(pressure.tenant, pressure.conversation)
-    try:
-        await publish_stored(broker, subject, _encode(pressure))
-    except BrokerRefused as error:
-        if error.code != ALREADY_QUEUED:
-            raise
+    if not await records.announce_pressure(
+        pressure.tenant, pressure.conversation, _encode(pressure)
+    ):
         return False
     _logger.info(
         "pressure",

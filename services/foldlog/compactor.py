@@ -16,6 +16,7 @@ import structlog
 from faststream import AckPolicy, FastStream
 from faststream.nats import JStream, NatsBroker, PullSub
 from faststream.nats.message import NatsMessage
+from nats.aio.msg import Msg
 from nats.js.api import ConsumerConfig
 from uuid_utils import uuid7
 
@@ -25,16 +26,19 @@ from foldlog.attempt_log import AttemptLog
 from foldlog.broker import Broker
 from foldlog.compaction import Compaction, Ended
 from foldlog.contexts import Contexts
+from foldlog.dead_letters import DeadLetter, bury
 from foldlog.errors import FoldlogError
 from foldlog.log import Log
 from foldlog.logging_setup import configure
 from foldlog.policies import policies_of
+from foldlog.records import Records
 from foldlog.service import Gone, broker_with_streams, run, stream_broker
 from foldlog.settings import Settings, load
 from foldlog.summarisers import Summariser
 from foldlog.summarisers.choosing import summariser_of
 from foldlog.topology import PRESSURE
 from foldlog.views import Views
+from foldlog_events.subjects import decode_token
 from foldlog_projections.attempts import CompactionRecord
 from foldlog_projections.policy import Policy
 from foldlog_projections.pressure import Outcome, Pressure, attempted, level_of
@@ -55,10 +59,11 @@ class Compactor:
 
     def __init__(self, broker: Broker, settings: Settings, summariser: Summariser) -> None:
         log = Log(broker)
-        self._attempts = AttemptLog(broker)
+        self._records = Records(broker)
+        self._attempts = AttemptLog(self._records)
         self._contexts = Contexts(log, Views(broker, Artifacts(broker)))
         self._policies = policies_of(settings)
-        self._announcer = Announcer(broker, self._attempts, self._policies)
+        self._announcer = Announcer(self._records, self._policies)
         self._worker = f"compactor-{str(uuid7())[-12:]}"
         self._compaction = Compaction(log, self._contexts, summariser, self._worker)
 
@@ -107,6 +112,19 @@ class Compactor:
         """Announce what came up meanwhile: while this work was queued, nothing else could be."""
         context = await self._contexts.current(pressure.tenant, pressure.conversation)
         await self._announcer.announce(context.view())
+
+    async def bury(self, message: Msg, reason: str) -> None:
+        """Keep an event that cannot be handled, with its error."""
+        _, tenant, conversation = message.subject.split(".")
+        letter = DeadLetter(
+            tenant=decode_token(tenant) or tenant,
+            conversation=decode_token(conversation) or conversation,
+            reason=reason,
+            tries=message.metadata.num_delivered,
+            data=message.data.decode(errors="replace"),
+        )
+        _logger.error("gave up", conversation=letter.conversation, reason=reason)
+        await bury(self._records, "pressure", letter)
 
     async def _end(self, started: CompactionRecord, ended: Ended, since: float) -> None:
         result = ended.result
@@ -195,6 +213,7 @@ def application(compactor: Compactor, messages: NatsBroker) -> FastStream:
             if tries < TRIES:
                 await message.nack(delay=RETRY_DELAY * tries)
             else:
+                await compactor.bury(message.raw_message, f"{type(error).__name__}: {error}")
                 await message.ack()
         else:
             await message.ack_sync()

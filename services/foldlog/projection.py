@@ -62,8 +62,11 @@ class DeliveredRun:
         self.start = 0
         self.end = -1
 
-    def extend(self, versions: Iterable[int]) -> int:
-        """Take in one batch; returns where the part of the run that this batch gave starts."""
+    def extend(self, versions: Iterable[int], *, is_whole: bool = True) -> int:
+        """Take in one batch; returns where the part of the run that this batch gave starts.
+
+        A batch that is not whole ends the run, and none of it counts.
+        """
         batch_start = 0
         for version in sorted(versions):
             if version <= self.end:
@@ -73,6 +76,9 @@ class DeliveredRun:
             if version > self.end + 1 or not batch_start:
                 batch_start = version
             self.end = version
+        if not is_whole:
+            self.start = self.end + 1
+            return self.start
         return batch_start or self.end + 1
 
 
@@ -96,11 +102,14 @@ class Projection:
         self._slots = asyncio.Semaphore(self._limits.concurrency)
 
     async def project(
-        self, batch: Mapping[ConversationKey, Sequence[Read]]
+        self, batch: Mapping[ConversationKey, Sequence[Read]], *, is_whole: bool = True
     ) -> dict[ConversationKey, Exception]:
-        """Fold a batch; what failed is returned, and the other conversations are not touched."""
+        """Fold a batch; what failed is returned, and the other conversations are not touched.
+
+        `is_whole` is false where the worker was given more than it can pass on.
+        """
         self._batch_start = self._delivered.extend(
-            read.version for reads in batch.values() for read in reads
+            (read.version for reads in batch.values() for read in reads), is_whole=is_whole
         )
         outcomes = await asyncio.gather(
             *(self._project_one(key, reads) for key, reads in batch.items()),

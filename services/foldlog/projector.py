@@ -16,9 +16,9 @@ from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from foldlog.announcing import Announcer
 from foldlog.artifacts import Artifacts
-from foldlog.attempt_log import AttemptLog
 from foldlog.broker import Broker
 from foldlog.contexts import Contexts
+from foldlog.dead_letters import DeadLetter, bury
 from foldlog.errors import FoldlogError
 from foldlog.log import Log
 from foldlog.logging_setup import configure
@@ -54,7 +54,7 @@ class Projector:
         self.projection = Projection(
             Contexts(log, views := Views(broker, Artifacts(broker))),
             views,
-            Announcer(broker, AttemptLog(broker), policies_of(settings)).announce,
+            Announcer(self._records, policies_of(settings)).announce,
             ProjectionLimits(views_in_memory=settings.views_in_memory),
         )
 
@@ -62,15 +62,20 @@ class Projector:
         """Project one batch; acknowledge what is in views, give back what is not."""
         groups: dict[ConversationKey, list[Msg]] = {}
         reads: dict[ConversationKey, list[Read]] = {}
+        unknown: list[tuple[Msg, Read]] = []
         for message in messages:
             read = read_stored(_stored(message))
             key = _key(read, message.subject)
             if key is None:
-                await self._give_up(message, f"nobody can say whose entry it is: {read}")
+                unknown.append((message, read))
                 continue
             groups.setdefault(key, []).append(message)
             reads.setdefault(key, []).append(read)
-        failed = await self.projection.project(reads)
+        failed = await self.projection.project(reads, is_whole=not unknown)
+        for message, read in unknown:
+            tokens = parse_subject(message.subject)
+            key = ConversationKey(tokens.tenant, tokens.conversation)
+            await self._give_up(key, message, f"nobody can say whose entry this is: {read}")
         for key, group in groups.items():
             if key in failed:
                 await self._retry(key, group, failed[key])
@@ -83,20 +88,21 @@ class Projector:
         for message in group:
             tries = message.metadata.num_delivered
             if tries >= TRIES:
-                await self._give_up(message, f"{type(error).__name__}: {error}")
+                await self._give_up(key, message, f"{type(error).__name__}: {error}")
             else:
                 await message.nak(delay=RETRY_DELAY * tries)
 
-    async def _give_up(self, message: Msg, reason: str) -> None:
-        subject = parse_subject(message.subject)
-        _logger.error("gave up", subject=message.subject, reason=reason)
-        await self._records.bury(
-            "entry",
-            subject.tenant,
-            subject.conversation,
-            version=message.metadata.sequence.stream,
+    async def _give_up(self, key: ConversationKey, message: Msg, reason: str) -> None:
+        version = message.metadata.sequence.stream
+        _logger.error("gave up", conversation=key.conversation, version=version, reason=reason)
+        letter = DeadLetter(
+            tenant=key.tenant,
+            conversation=key.conversation,
             reason=reason,
+            version=version,
+            tries=message.metadata.num_delivered,
         )
+        await bury(self._records, "entry", letter)
         await message.ack()
 
 

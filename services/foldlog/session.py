@@ -21,6 +21,7 @@ from foldlog.broker import connect as connect_to_broker
 from foldlog.contexts import At, Contexts, UnknownEntry
 from foldlog.errors import ConversationExists, VersionConflict
 from foldlog.log import Log
+from foldlog.records import Records
 from foldlog.streams import set_up
 from foldlog.views import Views
 from foldlog_events.entries import (
@@ -81,7 +82,8 @@ class Foldlog:
         self.log = Log(broker)
         self.artifacts = Artifacts(broker)
         self.views = Views(broker, self.artifacts)
-        self.attempts = AttemptLog(broker)
+        self.records = Records(broker)
+        self.attempts = AttemptLog(self.records)
         self.contexts = Contexts(self.log, self.views)
 
     def session(self, conversation: str, *, tenant: str | None = None) -> "Session":
