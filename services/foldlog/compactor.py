@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
 import structlog
-from faststream import AckPolicy, FastStream
+from faststream import AckPolicy, Context, FastStream
 from faststream.nats import JStream, NatsBroker, PullSub
 from faststream.nats.message import NatsMessage
 from nats.aio.msg import Msg
@@ -44,9 +45,8 @@ from foldlog_projections.policy import Policy
 from foldlog_projections.pressure import Outcome, Pressure, attempted, level_of
 
 CONSUMER = "compactor"
-ACK_WAIT = 30.0
-"""Seconds without a sign of life after which another worker is given the work."""
-SIGN_OF_LIFE = ACK_WAIT / 3
+SIGNS_OF_LIFE = 3
+"""Signs of life within the patience of the queue."""
 TRIES = 5
 RETRY_DELAY = 2.0
 
@@ -166,12 +166,12 @@ def _outcome(ended: Ended, policy: Policy) -> Outcome:
 
 
 @contextlib.asynccontextmanager
-async def _signs_of_life(message: NatsMessage) -> AsyncIterator[None]:
+async def _signs_of_life(message: NatsMessage, patience: float) -> AsyncIterator[None]:
     """Tell the queue that this worker is at it, for as long as it is."""
 
     async def signal() -> None:
         while True:
-            await asyncio.sleep(SIGN_OF_LIFE)
+            await asyncio.sleep(patience / SIGNS_OF_LIFE)
             await message.in_progress()
 
     signalling = asyncio.create_task(signal())
@@ -181,8 +181,8 @@ async def _signs_of_life(message: NatsMessage) -> AsyncIterator[None]:
         signalling.cancel()
 
 
-def application(compactor: Compactor, messages: NatsBroker) -> FastStream:
-    """The FastStream application around a compactor."""
+def application(compactor: Compactor, messages: NatsBroker, patience: float) -> FastStream:
+    """The FastStream application around a compactor; `patience` as in the settings."""
 
     @messages.subscriber(
         "pressure.>",
@@ -190,10 +190,10 @@ def application(compactor: Compactor, messages: NatsBroker) -> FastStream:
         durable=CONSUMER,
         pull_sub=PullSub(batch_size=1, timeout=1.0),
         ack_policy=AckPolicy.MANUAL,
-        config=ConsumerConfig(ack_wait=ACK_WAIT, max_ack_pending=1_000),
+        config=ConsumerConfig(ack_wait=patience, max_ack_pending=1_000),
         decoder=_undecoded,
     )
-    async def compact(message: NatsMessage) -> None:
+    async def compact(message: Annotated[NatsMessage, Context("message")]) -> None:
         try:
             pressure = _decode(message.raw_message.data)
         except msgspec.DecodeError as error:
@@ -203,7 +203,7 @@ def application(compactor: Compactor, messages: NatsBroker) -> FastStream:
             await message.ack()
             return
         try:
-            async with _signs_of_life(message):
+            async with _signs_of_life(message, patience):
                 await compactor.handle(pressure)
         except Exception as error:
             tries = message.raw_message.metadata.num_delivered
@@ -232,7 +232,8 @@ async def serve(settings: Settings, url: str) -> None:
     messages = stream_broker(url, "foldlog-compactor", settings.broker_patience, gone)
     async with broker_with_streams(url, "foldlog-compactor") as broker:
         compactor = Compactor(broker, settings, summariser_of(settings))
-        await run(application(compactor, messages), (PRESSURE, CONSUMER), broker, gone)
+        app = application(compactor, messages, settings.compactor_patience)
+        await run(app, (PRESSURE, CONSUMER), broker, gone)
 
 
 def main() -> None:

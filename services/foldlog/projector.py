@@ -6,9 +6,10 @@ Any number of projectors share one durable consumer; each may be killed at any m
 import asyncio
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import structlog
-from faststream import AckPolicy, FastStream
+from faststream import AckPolicy, Context, FastStream
 from faststream.nats import JStream, NatsBroker, PullSub
 from faststream.nats.message import NatsBatchMessage
 from nats.aio.msg import Msg
@@ -140,7 +141,7 @@ def application(projector: Projector, messages: NatsBroker) -> FastStream:
         ),
         decoder=_undecoded,
     )
-    async def project(message: NatsBatchMessage) -> None:
+    async def project(message: Annotated[NatsBatchMessage, Context("message")]) -> None:
         await projector.handle(message.raw_message)
 
     app = FastStream(messages, logger=None)

@@ -21,6 +21,9 @@ NOT_SETTINGS = frozenset({CONFIG, "FOLDLOG_EXAMPLES", "FOLDLOG_CORPUS"})
 """Names with the prefix that are read elsewhere: where settings lie, and what tests run on."""
 
 
+DEFAULT_POLICY = {"preset": "default", "window": 200_000}
+
+
 class SettingsError(FoldlogError):
     """A setting that does not exist or cannot have its value."""
 
@@ -35,6 +38,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     port: int = 0
     """Port of the embedded server; 0: any free one."""
     tenant: str = DEFAULT_TENANT
+    broker_patience: float = 60.0
+    """Seconds without a connection after which a service ends with an error."""
+    compactor_patience: float = 30.0
+    """Seconds without a sign of life of a compactor after which another is given its work."""
+    summary_seconds: float = 0.0
+    """Seconds a summary takes at the least: shows how the extractive summariser, which needs
+    none, behaves in the place of a model."""
+    views_in_memory: int = 2_000
+    """Conversations whose context a projector keeps at hand."""
+    policy: dict[str, Any] = msgspec.field(default_factory=lambda: dict(DEFAULT_POLICY))
+    """For models without a policy of their own: fields of `Policy`, or a preset and a window."""
+    policies: dict[str, dict[str, Any]] = {}
+    """The same by model."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "console"] = "auto"
     """`auto`: for people on a terminal, JSON lines elsewhere."""
@@ -68,7 +84,7 @@ def _from_file(file: Path) -> dict[str, Any]:
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values = {
-        variable.removeprefix(PREFIX).lower(): value
+        variable.removeprefix(PREFIX).lower(): _value(variable, value)
         for variable, value in environment.items()
         if variable.startswith(PREFIX) and variable not in NOT_SETTINGS
     }
@@ -76,6 +92,16 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         _check_name(name, "the environment", PREFIX + name.upper(), environment)
     _convert(values, "the environment")
     return values
+
+
+def _value(variable: str, value: str) -> Any:
+    """A variable's value; an object is written as JSON."""
+    if not value.startswith("{"):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError as error:
+        raise SettingsError(f"the environment sets {variable}, which is no JSON: {error}") from None
 
 
 def _check_name(name: str, source: str, shown: str, environment: Mapping[str, str]) -> None:
