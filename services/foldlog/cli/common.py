@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from foldlog.cli.output import say
 from foldlog.data_folder import DataFolder, locate
 from foldlog.embedded import attach_or_start
+from foldlog.session import Foldlog, connect
 from foldlog.settings import Settings, load
 
 
@@ -26,7 +27,7 @@ class Common:
     data: Annotated[
         Path | None, Parameter(help="Data folder of the embedded server (FOLDLOG_DATA).")
     ] = None
-    tenant: Annotated[str | None, Parameter(help="Tenant (FOLDLOG_TENANT).")] = None
+    tenant: Annotated[str | None, Parameter(help="Whose conversations (FOLDLOG_TENANT).")] = None
     config: Annotated[Path | None, Parameter(help="Settings file, TOML (FOLDLOG_CONFIG).")] = None
     json: Annotated[bool, Parameter(help="Results as JSON.", negative=())] = False
 
@@ -56,6 +57,12 @@ class Common:
 
         async with attach_or_start(self.folder(settings), on_wait=waiting) as server:
             yield server.address
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[Foldlog]:
+        """The log behind the broker to use. Raises what `broker` and `connect` raise."""
+        async with self.broker() as url, connect(url, tenant=self.tenant_name()) as foldlog:
+            yield foldlog
 
     def tenant_name(self) -> str:
         """The tenant in force."""

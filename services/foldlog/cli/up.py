@@ -5,6 +5,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -41,7 +42,8 @@ async def up(
             with ending_signals() as asked:
                 _announce(common, folder, RunningServer(server.address, os.getpid()), started=True)
                 log.info("up", address=server.address, data=str(folder.path))
-                keeping = asyncio.create_task(keep_all(server, _workers(server.address), log))
+                workers = _workers(server.address, common.config)
+                keeping = asyncio.create_task(keep_all(server, workers, log))
                 await _first_of(asked, keeping)
                 log.info("stopping")
     except AlreadyRunning as running:
@@ -88,9 +90,12 @@ async def _first_of(asked: asyncio.Event, keeping: asyncio.Task[None]) -> None:
             await keeping
 
 
-def _workers(address: str) -> tuple[Worker, ...]:
+def _workers(address: str, config: Path | None) -> tuple[Worker, ...]:
+    environment = {"FOLDLOG_URL": address}
+    if config is not None:
+        environment["FOLDLOG_CONFIG"] = str(config.absolute())
     return tuple(
-        Worker(name, (sys.executable, "-m", f"foldlog.{name}", "--url", address))
+        Worker(name, (sys.executable, "-m", f"foldlog.{name}"), environment)
         for name in ("projector", "compactor")
     )
 
