@@ -4,7 +4,6 @@ A cut at `index` keeps the entries from there on and summarises those before. Ea
 cut is one function; `why_illegal` asks them all. Entries are never split: a cut lies between two.
 """
 
-from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -14,6 +13,7 @@ from foldlog_events.entries import EntryReference
 from foldlog_events.messages import Message, ToolCall, ToolCallResponse
 from foldlog_projections.edits import without_repeats
 from foldlog_projections.pairing import counts
+from foldlog_projections.pairs import Waiting, pair
 from foldlog_projections.state import Active
 from foldlog_projections.tokens import estimate_messages, estimate_sections
 
@@ -160,45 +160,18 @@ def _is_legal(reading: Reading, index: int) -> bool:
     return all(rule(reading, index) for rule, _ in RULES)
 
 
-class _Call(NamedTuple):
-    place: int
-    """Index of its item."""
-    id: str
-    shown: bool
-    """False for a call of a reply that does not count: nobody waits for its result."""
-    steps: int
-    """User and assistant messages up to and with its own."""
-
-
 def read(items: Sequence[CutItem], running: Container[str] = ()) -> Reading:
-    """Pairs calls with results by occurrence, as the fold does (rule 4)."""
-    waiting: dict[str, deque[_Call]] = {}
+    """What the rules need to know, with calls and results paired as the fold pairs them."""
+    pairs = pair([item.messages for item in items])
     spans = [0] * (len(items) + 1)
-    steps = 0
-    for index, item in enumerate(items):
-        for message in item.messages:
-            if message.role == "assistant":
-                steps += counts(message)
-                _arm(waiting, index, message, steps)
-                continue
-            steps += _speaks(message)
-            for part in message.parts:
-                line = waiting.get(part.id) if isinstance(part, ToolCallResponse) else None
-                if line:
-                    spans[line.popleft().place + 1] += 1
-                    spans[index + 1] -= 1
+    for answered in pairs.answered:
+        spans[answered.call.item + 1] += 1
+        spans[answered.result.item + 1] -= 1
     return Reading(
         starts=tuple(_starts_well(item) for item in items),
         split=_crossed(spans)[: len(items)],
-        first_pending=_first_pending(waiting, steps, running, len(items)),
+        first_pending=_first_pending(items, pairs.waiting, running),
     )
-
-
-def _arm(waiting: dict[str, deque[_Call]], index: int, message: Message, steps: int) -> None:
-    calls = [part.id for part in message.parts if isinstance(part, ToolCall)]
-    waiting.update({call_id: deque() for call_id in calls})
-    for call_id in calls:
-        waiting[call_id].append(_Call(index, call_id, counts(message), steps))
 
 
 def _crossed(spans: list[int]) -> tuple[bool, ...]:
@@ -210,17 +183,28 @@ def _crossed(spans: list[int]) -> tuple[bool, ...]:
 
 
 def _first_pending(
-    waiting: dict[str, deque[_Call]], steps: int, running: Container[str], none: int
+    items: Sequence[CutItem], waiting: Iterable[Waiting], running: Container[str]
 ) -> int:
+    late = _last_steps(items, PATIENCE)
     return min(
         (
-            call.place
-            for line in waiting.values()
-            for call in line
-            if call.shown and (steps - call.steps < PATIENCE or call.id in running)
+            call.place.item
+            for call in waiting
+            if call.shown and ((call.place.item, call.place.message) >= late or call.id in running)
         ),
-        default=none,
+        default=len(items),
     )
+
+
+def _last_steps(items: Sequence[CutItem], count: int) -> tuple[int, int]:
+    """Item and message of the last user or assistant message but `count` - 1."""
+    for place in range(len(items) - 1, -1, -1):
+        for number in range(len(items[place].messages) - 1, -1, -1):
+            message = items[place].messages[number]
+            count -= counts(message) if message.role == "assistant" else _speaks(message)
+            if count == 0:
+                return place, number
+    return 0, 0
 
 
 def _starts_well(item: CutItem) -> bool:
