@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,20 @@ async def test_help_and_version_are_no_errors() -> None:
     assert (await foldlog("--help")).code == 0
     version = await foldlog("--version")
     assert (version.code, version.out) == (0, "0.1.0\n")
+
+
+async def test_without_its_extra_the_command_line_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['cyclopts'] = None; from foldlog.cli import main; sys.exit(main())"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stderr=asyncio.subprocess.PIPE
+    )
+    _, err = await process.communicate()
+    assert process.returncode == 2
+    assert err.decode() == (
+        "foldlog: the command line needs cyclopts: pip install 'foldlog[server]'\n"
+    )
 
 
 def one_line(text: str) -> None:

@@ -212,3 +212,67 @@ async def test_a_closed_pipe_is_no_error(nats_url: str, opened: Foldlog) -> None
     )
     out, err = await shell.communicate()
     assert (out, err) == (b"{", b"")
+
+
+CHAT = (
+    b'{"messages":[{"role":"user","content":"fly me"},'
+    b'{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function",'
+    b'"function":{"name":"book","arguments":"{}"}}]},'
+    b'{"role":"tool","tool_call_id":"c","content":"booked"},'
+    b'{"role":"assistant","content":"done"}]}\n'
+)
+
+
+async def test_an_import_accounts_for_every_line_and_is_done_once(
+    nats_url: str, tmp_path: Path
+) -> None:
+    good, bad, other = (tmp_path / name for name in ("good.jsonl", "bad.jsonl", "other.jsonl"))
+    good.write_bytes(CHAT)
+    bad.write_bytes(CHAT + b'{"messages": [\n' + CHAT.replace(b"fly", b"drive"))
+    other.write_bytes(b'{"what":"is this"}\n')
+    once = await foldlog("import", str(good), "--json", "--url", nats_url)
+    assert once.code == 0, once
+    (account,) = once.json["files"]
+    assert (account["lines"], account["imported"], account["malformed"]) == (1, 1, [])
+    assert (account["conversations"], account["entries"], account["appended"]) == (1, 4, 4)
+    again = await foldlog("import", str(good), "--json", "--url", nats_url)
+    assert (again.code, again.json["files"][0]["appended"]) == (0, 0)
+    some = await foldlog("import", str(bad), str(other), "--json", "--url", nats_url)
+    assert some.code == 1
+    account, unknown = some.json["files"]
+    assert [fate["line"] for fate in account["malformed"]] == [2]
+    assert (account["imported"], account["conversations"], account["appended"]) == (2, 2, 8)
+    assert unknown["error"]["type"] == "UnknownFormat"
+    told = await foldlog("import", str(bad), str(other), "--url", nats_url)
+    assert "  line 2 is malformed: " in told.out
+    assert "other.jsonl: unknown format" in told.out
+    assert (await foldlog("verify", "--url", nats_url)).code == 0
+    refused(await foldlog("import", "--url", nats_url), 2, "give the files")
+    refused(await foldlog("import", "none.jsonl", "--url", nats_url), 2, "none.jsonl is no file")
+
+
+async def test_a_compaction_can_be_asked_for(nats_url: str, opened: Foldlog) -> None:
+    session = opened.session("talk")
+    for turn in range(40):
+        await session.append(user(f"question {turn}: " + "why? " * 50))
+        await session.append(assistant(f"answer {turn}: " + "because. " * 200))
+    policy = '{"window": 8000, "reserve_output": 1000, "keep_recent": 2000}'
+    done = await foldlog("compact", "talk", "--json", "--url", nats_url, FOLDLOG_POLICY=policy)
+    assert done.code == 0, done
+    assert list(done.json) == [
+        "conversation",
+        "state",
+        "reason",
+        "entry",
+        "tokens_before",
+        "tokens_after",
+    ]
+    assert done.json["state"] == "committed"
+    assert done.json["tokens_after"] < done.json["tokens_before"]
+    context = (await foldlog("context", "talk", "--json", "--url", nats_url)).json
+    assert context["head"]["id"] == done.json["entry"]
+    await some_talk(opened, "short")
+    declined = await foldlog("compact", "short", "--url", nats_url)
+    assert declined.code == 1
+    assert declined.out.startswith("short: declined: ")
+    refused(await foldlog("compact", "nobody", "--url", nats_url), 1, "has no entries")

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
 from foldlog.cli.output import say
 from foldlog.data_folder import DataFolder, locate
 from foldlog.embedded import attach_or_start
+from foldlog.logging_setup import configure
 from foldlog.session import Foldlog, connect
 from foldlog.settings import Settings, load
 
@@ -61,9 +63,17 @@ class Common:
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Foldlog]:
         """The log behind the broker to use. Raises what `broker` and `connect` raise."""
+        configure("foldlog", quiet(self.settings()))
         async with self.broker() as url, connect(url, tenant=self.tenant_name()) as foldlog:
             yield foldlog
 
     def tenant_name(self) -> str:
         """The tenant in force."""
         return self.tenant or self.settings().tenant
+
+
+def quiet(settings: Settings) -> Settings:
+    """The settings for a command that prints results: it logs what went wrong only."""
+    if settings.log_level == "info":
+        return msgspec.structs.replace(settings, log_level="warning")
+    return settings

@@ -92,7 +92,8 @@ def _print(account: dict[str, Any]) -> None:
     out = console()
 
     def line(text: str) -> None:
-        out.print(Text(one_line(text)), soft_wrap=True)
+        indent = "  " if text.startswith("  ") else ""
+        out.print(Text(indent + one_line(text)), soft_wrap=True)
 
     if "error" in account:
         line(account["error"]["message"])

@@ -1,9 +1,10 @@
 """`foldlog log`: the entries of a conversation, as they are in the log."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -36,27 +37,37 @@ async def log(
     async with common.opened() as foldlog:
         if await foldlog.log.last_versions(foldlog.tenant, conversation) == NOTHING:
             raise UnknownConversation(conversation, tenant=foldlog.tenant)
-        table = _table()
+        rows: list[tuple[Text, ...]] = []
         count = 0
         async for read in foldlog.log.read(foldlog.tenant, conversation, after=after):
             if common.json:
                 print_json(read)
             else:
-                table.add_row(*_row(read))
+                rows.append(_row(read))
             count += 1
             if count == limit:
                 break
     if not common.json:
-        console().print(table)
+        _print(rows)
 
 
-def _table() -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("version", justify="right", no_wrap=True)
-    for name in ("time", "kind", "lane", "actor"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("what it says", no_wrap=True, overflow="ellipsis", ratio=1)
-    return table
+def _print(rows: list[tuple[Text, ...]]) -> None:
+    """The last column gets what room the others leave; they are never cut."""
+    out = console()
+    names = ("version", "time", "kind", "lane", "actor", "what it says")
+    widths = [
+        max(cell_len(name), *(row[column].cell_len for row in rows), 0)
+        for column, name in enumerate(names)
+    ]
+    room = max(20, out.width - sum(widths[:-1]) - len(names))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for name, width in zip(names, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if name == "version" else "left"
+        table.add_column(name, no_wrap=True, justify=justify, width=min(width, room))
+    for row in rows:
+        row[-1].truncate(room, overflow="ellipsis")
+        table.add_row(*row)
+    out.print(table, crop=False, soft_wrap=False)
 
 
 def _row(read: Recorded | Unreadable) -> tuple[Text, ...]:

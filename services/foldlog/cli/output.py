@@ -3,6 +3,7 @@
 Results go to standard output, everything else to standard error.
 """
 
+import os
 import re
 import sys
 from typing import Any
@@ -12,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+WIDE = 200
+"""Characters of a line that goes to no terminal."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -37,8 +40,11 @@ def print_json(value: Any) -> None:
 
 
 def console() -> Console:
-    """For results."""
-    return Console(highlight=False, markup=False, emoji=False)
+    """For results; where they go to no terminal, lines may be long."""
+    found = Console(highlight=False, markup=False, emoji=False)
+    if not found.is_terminal and "COLUMNS" not in os.environ:
+        found.width = WIDE
+    return found
 
 
 def say(text: str) -> None:
