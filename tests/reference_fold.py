@@ -145,13 +145,11 @@ def _tombstones(chosen: Selected, target: str) -> list[int]:
 
 def _edited(chosen: Selected, target: Placed) -> tuple[Message, ...] | None:
     """What edits make a context entry contribute; None where none acts on it."""
-    erased = _tombstones(chosen, target.entry.id)
-    if any(version > target.version for version in erased):
+    if any(version > target.version for version in _tombstones(chosen, target.entry.id)):
         return ()  # 2.5
     newest: tuple[Message, ...] | None = None
     for version, edit in _edits(chosen, target.entry.id):
-        # 2.5 again: after a tombstone no edit of that id does anything
-        if version > target.version and not any(version > each for each in erased):
+        if version > target.version:
             newest = edit.replace or ()  # 2.1, 2.2
     return newest
 
