@@ -182,6 +182,30 @@ class Broker:
         finally:
             del self._waiting[token]
 
+    @asynccontextmanager
+    async def inbox(self) -> AsyncIterator["Inbox"]:
+        """An inbox of its own, for deliveries that keep the subject they were stored under."""
+        subject = self.client.new_inbox()
+        queue: asyncio.Queue[Msg | None] = asyncio.Queue()
+        self._waiting[subject] = queue
+
+        async def arrived(message: Msg) -> None:
+            queue.put_nowait(message)
+
+        try:
+            subscription = await self.client.subscribe(
+                f"{subject}.*", cb=arrived, pending_msgs_limit=0, pending_bytes_limit=0
+            )
+            try:
+                yield Inbox(self, subject, queue)
+            finally:
+                with contextlib.suppress(nats.errors.Error):
+                    await subscription.unsubscribe()
+        except nats.errors.ConnectionClosedError:
+            raise ConnectionClosed(self.last_error) from None
+        finally:
+            del self._waiting[subject]
+
     async def ask(
         self, subject: str, payload: bytes = b"", *, within: float = REQUEST_TIMEOUT
     ) -> Msg:
@@ -293,6 +317,29 @@ class Broker:
         )
         self.last_error = ""
         self._connected.set()
+
+
+class Inbox:
+    """Deliveries to one inbox; a request asks for them under a token of its own."""
+
+    def __init__(self, broker: Broker, subject: str, queue: asyncio.Queue[Msg | None]) -> None:
+        self._broker = broker
+        self._queue = queue
+        self.subject = subject
+
+    async def request(self, subject: str, payload: bytes, token: str) -> None:
+        """Asks for deliveries. Raises as `Broker.send`."""
+        await self._broker._publish(subject, payload, None, f"{self.subject}.{token}")
+
+    async def next(self, within: float) -> Msg:
+        """The next delivery. Raises RequestTimeout after `within` s and on a break."""
+        try:
+            message = await asyncio.wait_for(self._queue.get(), within)
+        except TimeoutError:
+            raise RequestTimeout(f"nothing came for {within:g} s: ask again") from None
+        if message is None:
+            raise self._broker._broken()
+        return message
 
 
 async def connect(url: str, *, name: str = "foldlog", wait: float = 3.0, **options: Any) -> Broker:

@@ -257,12 +257,13 @@ async def lane_tail(
     within: float = REQUEST_TIMEOUT,
 ) -> Read | None:
     """The last entry of a lane, at or before a version."""
+    if up_to is not None and up_to < 1:
+        return None
+    stream = entries_stream(tenant, conversation)
     query: dict[str, Any] = {"multi_last": [subject_of(tenant, conversation, lane)], "batch": 1}
-    if up_to is not None:
-        if up_to < 1:
-            return None
+    found, _ = await direct_retrying(broker, stream, query, within=within)
+    if found and up_to is not None and found[0].version > up_to:
+        # Only now: the broker finds nothing at all where `up_to_seq` is beyond its last.
         query["up_to_seq"] = up_to
-    found, _ = await direct_retrying(
-        broker, entries_stream(tenant, conversation), query, within=within
-    )
-    return read_stored(found[-1]) if found else None
+        found, _ = await direct_retrying(broker, stream, query, within=within)
+    return read_stored(found[0]) if found else None

@@ -7,6 +7,7 @@ happens when the connection breaks, the broker restarts or the consumer is remov
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -37,7 +38,7 @@ _REFUSALS = 50
 
 _HEARTBEAT_STATUS = "100"
 _PULL_OVER = frozenset({"404", "408"})
-_MESSAGE_OVER_BYTES = "Message Size Exceeds MaxBytes"
+_PULL_FULL = frozenset({"Batch Completed", "Message Size Exceeds MaxBytes"})
 
 _encode = msgspec.json.Encoder().encode
 
@@ -118,8 +119,29 @@ async def _delete(broker: Broker, stream: str, consumer: str) -> None:
 
 
 async def _consume(broker: Broker, stream: str, consumer: str) -> AsyncGenerator[Stored, None]:
+    """What the consumer delivers. Raises _Lost as soon as something is missing."""
     delivered = 0
-    body = _encode(
+    async with broker.inbox() as inbox:
+        for pull in itertools.count():
+            await inbox.request(
+                f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", _pull(broker), str(pull)
+            )
+            received = 0
+            while received < _BATCH:
+                message = await inbox.next(3 * _HEARTBEAT)
+                if status_of(message) is None:
+                    number, stored = _delivery(message)
+                    if number != delivered + 1:
+                        raise _Lost
+                    delivered = number
+                    received += 1
+                    yield stored
+                elif message.subject == f"{inbox.subject}.{pull}" and _is_over(message, delivered):
+                    break
+
+
+def _pull(broker: Broker) -> bytes:
+    return _encode(
         {
             "batch": _BATCH,
             # A pull whose first message is over this brings nothing, for ever.
@@ -128,35 +150,20 @@ async def _consume(broker: Broker, stream: str, consumer: str) -> AsyncGenerator
             "idle_heartbeat": int(_HEARTBEAT * _SECOND),
         }
     )
-    while True:
-        answers = broker.stream(
-            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", body, idle_timeout=3 * _HEARTBEAT
-        )
-        async with contextlib.aclosing(answers):
-            received = 0
-            async for answer in answers:
-                status = status_of(answer)
-                if status is None:
-                    number, stored = _delivery(answer)
-                    if number != delivered + 1:
-                        raise _Lost
-                    delivered = number
-                    yield stored
-                    received += 1
-                    if received == _BATCH:
-                        break
-                elif status in _PULL_OVER or _is_full(answer):
-                    break
-                elif status == _HEARTBEAT_STATUS:
-                    if int((answer.headers or {}).get("Nats-Last-Consumer", delivered)) > delivered:
-                        raise _Lost
-                else:
-                    raise _Lost
 
 
-def _is_full(answer: Msg) -> bool:
-    description = str((answer.headers or {}).get("Description", ""))
-    return "Batch Completed" in description or _MESSAGE_OVER_BYTES in description
+def _is_over(message: Msg, delivered: int) -> bool:
+    """Whether a status ends its pull. Raises _Lost where it ends more than that."""
+    status = status_of(message)
+    headers = message.headers or {}
+    if status == _HEARTBEAT_STATUS:
+        if int(headers.get("Nats-Last-Consumer", delivered)) > delivered:
+            raise _Lost
+        return False
+    description = str(headers.get("Description", ""))
+    if status in _PULL_OVER or description in _PULL_FULL:
+        return True
+    raise _Lost
 
 
 def _delivery(message: Msg) -> tuple[int, Stored]:
