@@ -79,7 +79,7 @@ _DATE = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _TIME = re.compile(
-    r"(?<![A-SU-Z0-9_:.])(?P<h>\d{1,2}):(?P<m>\d{2})(?::\d{2}(?:\.\d+)?)?(?![\d:])"
+    r"(?<![A-SU-Z0-9_:.])(?P<h>[01]?\d|2[0-4]):(?P<m>[0-5]\d)(?::\d{2}(?:\.\d+)?)?(?![\d:])"
     r"(?: ?(?P<p>[ap])\.?m\b\.?)?"
     r"|(?<![\w:.])(?P<h2>\d{1,2}) ?(?P<p2>[ap])\.?m\b",
     re.IGNORECASE | re.ASCII,
