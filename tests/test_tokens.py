@@ -22,8 +22,8 @@ from foldlog_events.messages import (
     user,
 )
 from foldlog_projections.tokens import (
-    CALL_TOKENS,
     FILE_TOKENS,
+    FRAME_TOKENS,
     IMAGE_TOKENS,
     MESSAGE_TOKENS,
     estimate_message,
@@ -88,7 +88,7 @@ def test_an_image_inside_a_result_is_flat() -> None:
     image = Blob(mime_type="image/jpeg", content="A" * 500_000)
     result = ToolCallResponse(id="c1", result=(Text(content="Screenshot"), image))
     tokens = estimate_message(Message(role="tool", parts=(result,)))
-    assert tokens == MESSAGE_TOKENS + CALL_TOKENS + estimate_text("Screenshot") + IMAGE_TOKENS
+    assert tokens == MESSAGE_TOKENS + FRAME_TOKENS + estimate_text("Screenshot") + IMAGE_TOKENS
 
 
 def test_an_artifact_costs_its_preview() -> None:
