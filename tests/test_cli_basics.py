@@ -1,6 +1,7 @@
 """The command line's frame: its exit codes, its errors, and `foldlog up`."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -11,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from foldlog.data_folder import DataFolder
+from foldlog.data_folder import DataFolder, Lock
+from foldlog.embedded import attach_or_start
 from tests.command_line import foldlog, started
 from tests.test_embedded import alive, gone
 
@@ -102,6 +104,40 @@ async def test_up_keeps_to_a_port_and_names_one_that_is_taken(tmp_path: Path) ->
     assert refused.code == 3
     assert port in refused.err
     one_line(refused.err)
+
+
+async def test_up_waits_for_a_command_that_serves_itself_on_the_folder(tmp_path: Path) -> None:
+    serving, enough = asyncio.Event(), asyncio.Event()
+
+    async def command() -> None:
+        async with attach_or_start(DataFolder(tmp_path)):
+            serving.set()
+            await enough.wait()
+
+    running = asyncio.create_task(command())
+    await serving.wait()
+    async with started("up", "--json", "--data", str(tmp_path)) as process:
+        assert process.stderr is not None
+        assert f"waiting for process {os.getpid()}".encode() in await process.stderr.readline()
+        enough.set()
+        await running
+        assert (await announced(process))["started"]
+
+
+async def test_a_command_that_is_told_to_end_stops_its_server_first(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    folder.prepare()
+    with contextlib.closing(Lock(folder, "users")) as another:
+        assert another.acquire(shared=True)
+        async with started("conversations", "--data", str(tmp_path)) as process:
+            assert process.stderr is not None
+            assert b"waiting for it" in await process.stderr.readline()
+            server = folder.read_server_pid()
+            assert server is not None
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 128 + signal.SIGTERM
+            assert await process.stderr.read() == b""
+    await gone(server)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,12 @@ def test_every_dependency_is_pinned() -> None:
 
 
 def test_modules_fit_a_few_screens() -> None:
-    modules = [path for path in tracked() if path.suffix == ".py"]
+    roots = tuple(ROOT / package for package in PACKAGES)
+    modules = [
+        path
+        for path in tracked()
+        if path.suffix == ".py" and any(path.is_relative_to(root) for root in roots)
+    ]
     assert modules
     long = {
         str(path.relative_to(ROOT)): length
@@ -87,9 +92,9 @@ def test_modules_fit_a_few_screens() -> None:
     assert not long
 
 
-# Written in two pieces, so that this file does not hold what it looks for.
+# The registries are written in two pieces, so that this file does not hold what it looks for.
 UNWANTED = {
-    "a path of one machine": re.compile(r"(?<![\w.])/(?:home|root|Users|wo" + r"rk)/\w"),
+    "a path of the machine it was written on": re.compile(r"(?<![\w.])/(?:root|work|tmp)/\w"),
     "a package registry": re.compile(
         r"(?:index" + r"-url|pypi" + r"\.org|files\.python" + r"hosted|registry\.npm" + r"js)"
     ),
