@@ -4,12 +4,14 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foldlog_events.entries import MessageEntry, Recorded
 from foldlog_events.messages import (
     Blob,
     Content,
@@ -27,6 +29,7 @@ from foldlog_projections.graphemes import boundary_after, boundary_before, is_bo
 from foldlog_projections.informative import condense
 from foldlog_projections.policy import default, pi
 from foldlog_projections.prune import Pruned, prune, recall_marker, shorten_text
+from foldlog_projections.recall import Passage, read_entry
 from foldlog_projections.tokens import estimate_messages
 
 POLICY = pi(200_000)
@@ -63,6 +66,11 @@ def text_of(message: Message) -> str:
     return part.result
 
 
+def text_in(content: Content) -> str:
+    assert isinstance(content, Text)
+    return content.content
+
+
 def with_result(result: str, *, newest: str = "ok") -> list[CutItem]:
     """An old batch with this result, and a newest one."""
     return history(calling("a"), tool_result("a", result), calling("b"), tool_result("b", newest))
@@ -82,11 +90,11 @@ def test_a_long_result_becomes_head_marker_and_tail() -> None:
     (edit,) = prune(items, POLICY).edits
     assert edit.target == "e1"
     assert edit.replace is not None
-    marker = recall_marker(20_000 - 4_096 - 1_024, "e1", 4_096, 8_192, None)
+    marker = recall_marker(20_000 - 4_096 - 1_024, "e1", 4_096)
     assert text_of(edit.replace[0]) == f"{text[:4_096]}\n{marker}\n{text[-1_024:]}"
     assert marker == (
-        '[… 14,880 code points left out here; read them with recall(entry="e1", offset=4096, '
-        "limit=8192) …]"
+        '[… 14,880 code points left out here; read them with recall(reference="e1", '
+        "offset=4096, limit=4000) …]"
     )
 
 
@@ -152,13 +160,36 @@ def test_the_entrys_other_messages_and_parts_stay() -> None:
     assert (shortened.id, shortened.is_error) == ("a", True)
 
 
-def test_the_marker_names_the_call_where_an_entry_has_several_results() -> None:
-    both = tuple(tool_result(i, letters(9_000, n)) for n, i in enumerate(("a", "b"), 1))
-    items = history(calling("a", "b"), both, calling("c"))
+def test_the_marker_leads_to_what_was_left_out_whatever_else_the_entry_says() -> None:
+    texts = letters(9_000, 1), letters(9_000, 3)
+    said = (
+        user("before"),
+        calling("a", "b"),
+        Message(
+            role="tool",
+            parts=(
+                ToolCallResponse(id="a", result=texts[0]),
+                ToolCallResponse(id="b", result=(Text(content=texts[1]),)),
+            ),
+        ),
+    )
+    items = history(said, calling("c"))
     (edit,) = prune(items, POLICY).edits
     assert edit.replace is not None
-    assert 'recall(entry="e1", call="a", offset=' in text_of(edit.replace[0])
-    assert 'recall(entry="e1", call="b", offset=' in text_of(edit.replace[1])
+    recorded = Recorded(
+        1,
+        MessageEntry(
+            id="e0", conversation="c", time=datetime(2026, 1, 1, tzinfo=UTC), messages=said
+        ),
+    )
+    for part, text in zip(edit.replace[2].parts, texts, strict=True):
+        assert isinstance(part, ToolCallResponse)
+        shown = part.result if isinstance(part.result, str) else text_in(part.result[0])
+        offset = int(shown.split("offset=")[1].split(",")[0])
+        missing = int(shown.split("[… ")[1].split(" ")[0].replace(",", ""))
+        passage = read_entry(recorded, offset, missing)
+        assert isinstance(passage, Passage)
+        assert passage.text == text[4_096:-1_024]
 
 
 def test_a_result_in_parts_is_judged_as_a_whole_and_keeps_its_images() -> None:
@@ -265,7 +296,7 @@ def test_a_long_list_keeps_its_keys_first_rows_and_total() -> None:
     assert '"customer": "TOTAL", "due": "1234567890123456789.10"' in shorter
     assert '"next": null' in shorter
     assert "more items" in shorter
-    assert 'recall(entry="e1", offset=0, limit=8192)' in shorter
+    assert 'recall(reference="e1", offset=0, limit=4000)' in shorter
     assert len(shorter) < 5_120 + 512
 
 

@@ -5,11 +5,12 @@ results the last stays. Nothing is lost: the marker in a pruned result says how 
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 
 import msgspec
 
-from foldlog_events.entries import Edit
+from foldlog_events.entries import Edit, MessageEntry
 from foldlog_events.messages import Content, Message, Text, ToolCall, ToolCallResponse
 from foldlog_projections.cut import HEAD_KINDS, CutItem
 from foldlog_projections.graphemes import boundary_after, boundary_before
@@ -17,10 +18,16 @@ from foldlog_projections.informative import condense
 from foldlog_projections.pairing import counts
 from foldlog_projections.pairs import Place, pair
 from foldlog_projections.policy import Policy
-from foldlog_projections.tokens import CALL_TOKENS, estimate_part
+from foldlog_projections.recall import entry_text
+from foldlog_projections.tokens import FRAME_TOKENS, estimate_part
 
 DUPLICATE_FROM = 128
 """Tokens from which a repeated result is worth a marker."""
+
+RECALL_LIMIT = 4_000
+"""Code points that the marker proposes to read at once."""
+
+_ANY_TIME = datetime.min.replace(tzinfo=UTC)
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,33 +59,36 @@ def prune(items: Sequence[CutItem], policy: Policy) -> Pruned:
     return Pruned(edits=tuple(_edits(items, shortened)), tokens_saved=saved)
 
 
-def recall_marker(missing: int, entry: str, offset: int, limit: int, call: str | None) -> str:
-    """What stands for code points left out; `call` names the result where the entry has more."""
-    which = f', call="{call}"' if call is not None else ""
+def recall_marker(missing: int, entry: str, offset: int) -> str:
+    """What stands for `missing` code points that begin at `offset` in the entry's text."""
     return (
         f"[… {missing:,} code points left out here; read them with "
-        f'recall(entry="{entry}"{which}, offset={offset}, limit={limit}) …]'
+        f"{_recall(entry)}, offset={offset}, limit={RECALL_LIMIT}) …]"
     )
 
 
-def shorten_text(text: str, entry: str, policy: Policy, call: str | None = None) -> str:
+def shorten_text(text: str, entry: str, policy: Policy, begins_at: int = 0) -> str:
     """A text over `policy.result_limit` code points with its middle, or its details, left out.
 
     The text itself where it is short enough, was shortened before, or would gain nothing.
+    `begins_at` is where it begins in the entry's text.
     """
-    if len(text) <= policy.result_limit or f'recall(entry="{entry}"' in text:
+    if len(text) <= policy.result_limit or _recall(entry) in text:
         return text
-    limit = policy.result_limit
     condensed = condense(text, policy.head + policy.tail) if policy.informative else None
     if condensed is not None:
-        marker = recall_marker(len(text) - len(condensed), entry, 0, limit, call)
+        marker = recall_marker(len(text) - len(condensed), entry, begins_at)
         shorter = f"{condensed}\n{marker}"
     else:
         head = boundary_before(text, policy.head)
         tail = boundary_after(text, len(text) - policy.tail)
-        marker = recall_marker(tail - head, entry, head, limit, call)
+        marker = recall_marker(tail - head, entry, begins_at + head)
         shorter = f"{text[:head]}\n{marker}\n{text[tail:]}"
     return shorter if len(shorter) < len(text) else text
+
+
+def _recall(entry: str) -> str:
+    return f'recall(reference="{entry}"'
 
 
 class _Places(msgspec.Struct, frozen=True):
@@ -123,7 +133,7 @@ def _repeats(items: Sequence[CutItem], places: _Places) -> dict[Place, ToolCallR
     old = set(places.old)
     for place in sorted((*places.old, *places.newest), reverse=True):
         result = _result(items, place)
-        if estimate_part(result) < DUPLICATE_FROM + CALL_TOKENS:
+        if estimate_part(result) < DUPLICATE_FROM + FRAME_TOKENS:
             continue
         key = msgspec.json.encode((result.result, result.is_error))
         if key in last and place in old:
@@ -137,13 +147,24 @@ def _repeats(items: Sequence[CutItem], places: _Places) -> dict[Place, ToolCallR
 
 def _shorten(items: Sequence[CutItem], place: Place, policy: Policy) -> ToolCallResponse | None:
     item, result = items[place.item], _result(items, place)
-    call = result.id if _number_of_results(item) > 1 else None
+    begins_at = _beginning(item, place)
     shorter: str | tuple[Content, ...]
     if isinstance(result.result, str):
-        shorter = shorten_text(result.result, item.id, policy, call)
+        shorter = shorten_text(result.result, item.id, policy, begins_at)
     else:
-        shorter = _shorten_texts(result.result, item.id, policy, call)
+        shorter = _shorten_texts(result.result, item.id, policy, begins_at)
     return None if shorter == result.result else _replaced(result, shorter)
+
+
+def _beginning(item: CutItem, place: Place) -> int:
+    """Where a result begins in its entry's text, as `recall` counts."""
+    message = item.messages[place.message]
+    earlier = (
+        *item.messages[: place.message],
+        msgspec.structs.replace(message, parts=message.parts[: place.part]),
+    )
+    text = entry_text(MessageEntry(id="", conversation="", time=_ANY_TIME, messages=earlier))
+    return len(text) + 1 if text else 0
 
 
 def _replaced(result: ToolCallResponse, by: str | tuple[Content, ...]) -> ToolCallResponse:
@@ -151,19 +172,13 @@ def _replaced(result: ToolCallResponse, by: str | tuple[Content, ...]) -> ToolCa
     return msgspec.structs.replace(result, result=by, payload=None)
 
 
-def _number_of_results(item: CutItem) -> int:
-    return sum(
-        isinstance(part, ToolCallResponse) for message in item.messages for part in message.parts
-    )
-
-
 def _shorten_texts(
-    content: tuple[Content, ...], entry: str, policy: Policy, call: str | None
+    content: tuple[Content, ...], entry: str, policy: Policy, begins_at: int
 ) -> tuple[Content, ...]:
     """One text in the place of the first, for all texts together; other content stays."""
     texts = [part.content for part in content if isinstance(part, Text)]
     joined = "\n".join(texts)
-    shorter = shorten_text(joined, entry, policy, call)
+    shorter = shorten_text(joined, entry, policy, begins_at)
     if shorter == joined:
         return content
     first = next(place for place, part in enumerate(content) if isinstance(part, Text))
