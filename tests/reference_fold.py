@@ -122,31 +122,28 @@ def _is_repeated(context: Sequence[Placed], index: int) -> bool:
 
 
 def _edits(chosen: Selected, target: str) -> list[tuple[int, Edit]]:
-    """The edits of an id in the range (2.1), with their versions; 1.4 leaves repeats out."""
+    """The edits of an id in the range (2.1), with their versions; repeats do not act."""
     return [
         (placed.version, edit)
-        for index, placed in enumerate(chosen.context)
-        if isinstance(placed.entry, EditEntry) and not _is_repeated(chosen.context, index)
+        for index, placed in enumerate(chosen.range)
+        if isinstance(placed.entry, EditEntry) and not _is_repeated(chosen.range, index)
         for edit in placed.entry.edits
         if edit.target == target
     ]
 
 
-def _tombstones(chosen: Selected, target: str) -> list[int]:
-    """Versions of the tombstones of an id, which act as edits do (2.5): repeats do not."""
-    return [
-        placed.version
-        for index, placed in enumerate(chosen.context)
-        if isinstance(placed.entry, ErasedEntry)
-        and placed.entry.target == target
-        and not _is_repeated(chosen.context, index)
-    ]
+def _is_erased(chosen: Selected, target: str) -> bool:
+    """Whether a tombstone in the range names an id (2.5)."""
+    return any(
+        isinstance(placed.entry, ErasedEntry) and placed.entry.target == target
+        for placed in chosen.range
+    )
 
 
 def _edited(chosen: Selected, target: Placed) -> tuple[Message, ...] | None:
     """What edits make a context entry contribute; None where none acts on it."""
-    if any(version > target.version for version in _tombstones(chosen, target.entry.id)):
-        return ()  # 2.5
+    if _is_erased(chosen, target.entry.id):
+        return ()
     newest: tuple[Message, ...] | None = None
     for version, edit in _edits(chosen, target.entry.id):
         if version > target.version:

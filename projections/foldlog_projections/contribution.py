@@ -22,7 +22,7 @@ def contribution(version: int, entry: Entry) -> Active:
     messages: tuple[Message, ...] = ()
     patch = None
     edits: tuple[Edit, ...] = ()
-    fault = ""
+    erases = fault = ""
     match entry:
         case MessageEntry():
             messages = entry.messages
@@ -37,7 +37,7 @@ def contribution(version: int, entry: Entry) -> Active:
         case EditEntry():
             edits = entry.edits
         case ErasedEntry():
-            edits = (Edit(target=entry.target),)
+            erases = entry.target
         case OtherEntry(required=True):
             fault = f"the kind {entry.kind!r} is required and this release does not know it"
         case OtherEntry():
@@ -51,6 +51,7 @@ def contribution(version: int, entry: Entry) -> Active:
         messages=messages,
         patch=patch,
         edits=edits,
+        erases=erases,
         fault=fault,
     )
 

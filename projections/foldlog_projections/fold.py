@@ -25,7 +25,7 @@ from foldlog_events.entries import (
 from foldlog_events.errors import FoldlogError
 from foldlog_events.messages import Message
 from foldlog_projections.contribution import contribution, head_contribution
-from foldlog_projections.edits import acting, edited, without_repeats
+from foldlog_projections.edits import acting, edited, erased, shows_nothing, without_repeats
 from foldlog_projections.pairing import Transcript
 from foldlog_projections.prompt import Prompt, leading_message, patch_message
 from foldlog_projections.state import Active, FoldState, empty
@@ -124,6 +124,16 @@ class ContextFold:
         if isinstance(entry, CompactionEntry):
             self._lane_versions["shape"] = entry.base_version.shape
         self.apply(version, entry)
+
+    def reach(self, base_version: BaseVersion) -> None:
+        """Take note of where a lane ends whose last entries no longer count and were not folded."""
+        ends: tuple[tuple[Lane, int], ...] = (
+            ("log", base_version.log),
+            ("shape", base_version.shape),
+        )
+        for lane, version in ends:
+            if version <= self._version:
+                self._lane_versions[lane] = max(self._lane_versions[lane], version)
 
     def inherit(self, version: int, fork: ForkEntry) -> None:
         """Become a child of this conversation at the version reached (rule 9)."""
@@ -241,8 +251,10 @@ class ContextFold:
         return None if entry.kept_from else len(self._active)
 
     def _append(self, entry: Active) -> None:
+        if entry.id in self._erased:
+            entry = shows_nothing(entry)
         self._active.append(entry)
-        if entry.edits:
+        if entry.edits or entry.erases:
             self._kept = msgspec.structs.replace(self._kept, usage_void_to=entry.version)
             self._rebuild()
         elif entry.id not in self._ids:
@@ -251,8 +263,8 @@ class ContextFold:
     def _rebuild(self) -> None:
         """Contribute everything in force anew, as after a change of how it is seen."""
         head = self._kept.head
-        in_force = self._active if head is None else [head, *self._active]
-        winning = acting(in_force)
+        winning = acting(self._active)
+        self._erased = erased(self._active)
         self._active = [edited(entry, winning) for entry in self._active]
         self._ids: set[str] = set()
         self._transcript = Transcript()

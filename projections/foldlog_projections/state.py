@@ -13,7 +13,8 @@ from foldlog_events.messages import Message, Tool
 SHAPE_OF_STATE = 1
 """Raised whenever the fold or this form changes; a stored state of another one is rebuilt."""
 
-NEVER = 2**63 - 1
+ERASED = 2**63 - 1
+"""The version of an edit that no later one outranks."""
 
 
 class PromptPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,7 +37,9 @@ class Active(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     patch: PromptPatch | None = None
     edits: tuple[Edit, ...] = ()
     edited_at: int = 0
-    """Version of the edit that made it what it is; `NEVER` where it was erased."""
+    """Version of the edit that made it what it is; `ERASED` for a tombstone."""
+    erases: str = ""
+    """Id of the entry whose tombstone this is."""
     fault: str = ""
     """Why it could not be read."""
 

@@ -9,12 +9,15 @@ import msgspec
 
 from foldlog.errors import UnknownConversation
 from foldlog.log import Log
-from foldlog.seeking import LATEST, first_entry, version_at_time
+from foldlog.reading import Read
+from foldlog.seeking import LATEST, first_entry, lane_tails, version_at_time
 from foldlog.views import Views
 from foldlog_events.entries import (
+    BaseVersion,
     CompactionEntry,
     ForkEntry,
     HeadMarker,
+    Lane,
     Recorded,
     ResetEntry,
     Unreadable,
@@ -79,9 +82,11 @@ class Contexts:
         first = await first_entry(self._log.broker, tenant, conversation)
         if isinstance(first, Recorded) and isinstance(first.entry, ForkEntry):
             return await self._at_in_child(first, first.entry, version, at_least)
-        head = await self._newest_head(tenant, conversation, version)
+        tails = await lane_tails(self._log.broker, tenant, conversation, version)
+        head = await self._newest_head(tenant, conversation, tails.get("shape"))
         context = ContextFold(empty(tenant, conversation))
         await self._fold_range(context, version, head, after=_before_range(head), at_least=at_least)
+        context.reach(_base_version(tails))
         return context
 
     async def version_at(self, tenant: str, conversation: str, moment: At) -> int:
@@ -108,7 +113,8 @@ class Contexts:
     ) -> ContextFold:
         if version < first.version:
             return await self.at(fork.tenant, fork.parent, min(version, fork.parent_version))
-        head = await self._newest_head(fork.tenant, fork.conversation, version)
+        tails = await lane_tails(self._log.broker, fork.tenant, fork.conversation, version)
+        head = await self._newest_head(fork.tenant, fork.conversation, tails.get("shape"))
         after = _before_range(head)
         if after < first.version:
             context = await self.at(fork.tenant, fork.parent, fork.parent_version)
@@ -117,6 +123,7 @@ class Contexts:
         else:
             context = ContextFold(empty(fork.tenant, fork.conversation))
         await self._fold_range(context, version, head, after=after, at_least=at_least)
+        context.reach(_base_version(tails))
         return context
 
     async def _fold_range(
@@ -141,15 +148,17 @@ class Contexts:
             else:
                 fold_in(context, recorded)
 
-    async def _newest_head(self, tenant: str, conversation: str, version: int) -> Recorded | None:
-        """The head marker in force at a version: back along the shape lane to the first one."""
-        recorded = await self._log.shape_tail(tenant, conversation, up_to=version)
-        while recorded is not None:
-            if isinstance(recorded, Recorded) and _is_head(recorded):
-                return recorded
-            if not recorded.predecessor:
+    async def _newest_head(
+        self, tenant: str, conversation: str, shape_tail: Read | None
+    ) -> Recorded | None:
+        """The head marker in force: back along the shape lane to the first one."""
+        read = shape_tail
+        while read is not None:
+            if isinstance(read, Recorded) and _is_head(read):
+                return read
+            if not read.predecessor:
                 return None
-            recorded = await self._log.get(tenant, conversation, recorded.predecessor)
+            read = await self._log.get(tenant, conversation, read.predecessor)
         return None
 
 
@@ -175,6 +184,11 @@ def _is_head(recorded: Recorded) -> bool:
     if isinstance(entry, CompactionEntry):
         return entry.base_version.shape == recorded.predecessor
     return isinstance(entry, ResetEntry)
+
+
+def _base_version(tails: dict[Lane, Read]) -> BaseVersion:
+    versions = {lane: read.version for lane, read in tails.items()}
+    return BaseVersion(log=versions.get("log", 0), shape=versions.get("shape", 0))
 
 
 def _before_range(head: Recorded | None) -> int:

@@ -1,11 +1,13 @@
 """Finding a place in a conversation: its first entry, the version at a time."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from foldlog.broker import REQUEST_TIMEOUT, Broker
 from foldlog.reading import Read, direct_retrying, read_stored
 from foldlog.topology import entries_stream
-from foldlog_events.subjects import both_lanes
+from foldlog_events.entries import Lane
+from foldlog_events.subjects import both_lanes, parse_subject
 
 LATEST = 2**63 - 1
 """A version after every other."""
@@ -20,6 +22,19 @@ async def first_entry(broker: Broker, tenant: str, conversation: str) -> Read | 
         within=REQUEST_TIMEOUT,
     )
     return read_stored(found[0]) if found else None
+
+
+async def lane_tails(
+    broker: Broker, tenant: str, conversation: str, up_to: int
+) -> dict[Lane, Read]:
+    """The last entry of each lane at or before a version; a lane without one is missing."""
+    query: dict[str, Any] = {"multi_last": [both_lanes(tenant, conversation)], "batch": 2}
+    if up_to < LATEST:
+        query["up_to_seq"] = up_to
+    found, _ = await direct_retrying(
+        broker, entries_stream(tenant, conversation), query, within=REQUEST_TIMEOUT
+    )
+    return {parse_subject(stored.subject).lane: read_stored(stored) for stored in found}
 
 
 async def version_at_time(broker: Broker, tenant: str, conversation: str, time: datetime) -> int:
