@@ -21,6 +21,8 @@ class FaultyProxy:
         self.drop_answer: Filter = lambda message: False
         self.dropped = 0
         self.drop_event = asyncio.Event()
+        self.held = asyncio.Event()
+        """Set once something waits for `release`."""
         self._flow = asyncio.Event()
         self._flow.set()
         self._server: asyncio.Server | None = None
@@ -84,6 +86,8 @@ class FaultyProxy:
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
+            if not self._flow.is_set():
+                self.held.set()
             await self._flow.wait()
             writer.write(data)
             await writer.drain()

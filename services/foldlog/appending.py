@@ -34,8 +34,8 @@ from foldlog_events.entries import BaseVersion, Entry, Lane, Recorded
 
 ATTEMPT_TIMEOUT = 2.0
 """Seconds one attempt waits for its answer before it is looked for in the log."""
-CANCEL_GRACE = 2.0
-"""Seconds a cancelled append waits for its answer."""
+CANCEL_GRACE = 1.0
+"""Seconds a cancelled append waits for its answer, and once more to find it in the log."""
 _LONGEST_PAUSE = 0.1
 
 _CHANGES = (Outcome.STORED, Outcome.UNKNOWN)
@@ -221,10 +221,10 @@ class _Append:
             for lane, reader in lanes.items():
                 known = self._lanes[lane]
                 alone = len(lanes) == 1 and answer.version
-                known.last = answer.version if alone else await reader.last()
+                known.last = answer.version if alone else await reader.last(within=self._patience())
             return
         for lane, reader in lanes.items():
-            last = await reader.last()
+            last = await reader.last(within=self._patience())
             between = await reader.after(expected[lane], at_least=last, within=self._patience())
             own = {
                 read.entry.id: read

@@ -17,6 +17,7 @@ from foldlog.errors import (
     BrokerRefused,
     CorruptArtifact,
     JetStreamUnavailable,
+    RequestTimeout,
     UnknownArtifact,
 )
 from foldlog.publishing import Answer, Outcome, meaning
@@ -164,7 +165,12 @@ class Artifacts:
             futures = [
                 await self.broker.send(subject, chunk) for chunk in chunks[at : at + _IN_FLIGHT]
             ]
-            answers = await asyncio.wait_for(asyncio.gather(*futures), REQUEST_TIMEOUT)
+            try:
+                answers = await asyncio.wait_for(asyncio.gather(*futures), REQUEST_TIMEOUT)
+            except TimeoutError:
+                raise RequestTimeout(
+                    f"the broker took no content for {REQUEST_TIMEOUT:g} s: put it again"
+                ) from None
             for answer in answers:
                 _check(meaning(answer))
         return len(chunks)

@@ -31,6 +31,9 @@ REQUEST_TIMEOUT = 5.0
 """Seconds one request may take unless the caller says otherwise."""
 NO_RESPONDERS = "503"
 _RECONNECT_WAIT = 0.2
+_PING_INTERVAL = 10
+"""Seconds between signs of life; a connection that misses three is opened anew."""
+_PINGS_MISSED = 2
 _RETRY_PAUSE = 0.1
 
 _encode = msgspec.json.Encoder().encode
@@ -42,12 +45,19 @@ def status_of(message: Msg) -> str | None:
     return message.headers.get("Status") if message.headers else None
 
 
+def _without_credentials(url: str) -> str:
+    scheme, mark, rest = url.rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+
+
 class Broker:
     """A connection to a broker with JetStream. Made by `connect`."""
 
     def __init__(self, client: Client, url: str) -> None:
         self.client = client
-        self.url = url
+        self._address = url
+        self.url = _without_credentials(url)
+        """The address, fit to be shown."""
         self.last_error = ""
         """What the broker or the network last complained about."""
         self.clock_offset = 0.0
@@ -55,6 +65,7 @@ class Broker:
         self._connected = asyncio.Event()
         self._closed = asyncio.Event()
         self._closing = False
+        self._opening = True
         self._tokens = itertools.count()
         self._inbox = ""
         self._waiting: dict[str, asyncio.Future[Msg] | asyncio.Queue[Msg | None]] = {}
@@ -276,6 +287,9 @@ class Broker:
     async def _on_error(self, error: Exception) -> None:
         self.last_error = str(error) or type(error).__name__
         _log.debug("broker: %s", self.last_error)
+        if self._opening and "authorization" in self.last_error.lower():
+            # To try again would neither help nor leave the reason standing.
+            raise error
 
     async def _on_disconnected(self) -> None:
         self._connected.clear()
@@ -295,7 +309,7 @@ class Broker:
         try:
             async with asyncio.timeout(wait):
                 await self.client.connect(
-                    self.url,
+                    self._address,
                     error_cb=self._on_error,
                     disconnected_cb=self._on_disconnected,
                     reconnected_cb=self._on_reconnected,
@@ -303,6 +317,8 @@ class Broker:
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=_RECONNECT_WAIT,  # type: ignore[arg-type]
                     connect_timeout=max(1, int(wait)),
+                    ping_interval=_PING_INTERVAL,
+                    max_outstanding_pings=_PINGS_MISSED,
                     pending_size=0,
                     **options,
                 )
@@ -316,6 +332,7 @@ class Broker:
             f"{self._inbox}*", cb=self._on_answer, pending_msgs_limit=0, pending_bytes_limit=0
         )
         self.last_error = ""
+        self._opening = False
         self._connected.set()
 
 

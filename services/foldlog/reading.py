@@ -171,19 +171,25 @@ async def messages(
         query = {"seq": page[-1].version + 1}
 
 
-async def leader_last(broker: Broker, stream: str, subject: str) -> Stored | None:
+async def leader_last(
+    broker: Broker, stream: str, subject: str, *, within: float = REQUEST_TIMEOUT
+) -> Stored | None:
     """The last message of a subject, as the stream's leader knows it."""
-    return await _leader_get(broker, stream, {"last_by_subj": subject})
+    return await _leader_get(broker, stream, {"last_by_subj": subject}, within)
 
 
-async def leader_next(broker: Broker, stream: str, subject: str, after: int) -> Stored | None:
+async def leader_next(
+    broker: Broker, stream: str, subject: str, after: int, *, within: float = REQUEST_TIMEOUT
+) -> Stored | None:
     """The first message of a subject after a version, as the stream's leader knows it."""
-    return await _leader_get(broker, stream, {"seq": after + 1, "next_by_subj": subject})
+    return await _leader_get(broker, stream, {"seq": after + 1, "next_by_subj": subject}, within)
 
 
-async def _leader_get(broker: Broker, stream: str, query: dict[str, Any]) -> Stored | None:
+async def _leader_get(
+    broker: Broker, stream: str, query: dict[str, Any], within: float
+) -> Stored | None:
     try:
-        found = await broker.api(f"STREAM.MSG.GET.{stream}", query)
+        found = await broker.api(f"STREAM.MSG.GET.{stream}", query, within=within)
     except BrokerRefused as error:
         if error.code == _NO_MESSAGE:
             return None
@@ -225,7 +231,7 @@ async def read_pages(
             return
         yield [read_stored(stored) for stored in page]
     while at_least is not None and last < at_least and (up_to is None or last < up_to):
-        stored = await leader_next(broker, stream, subject, last)
+        stored = await leader_next(broker, stream, subject, last, within=within)
         if stored is None:
             raise StaleRead(at_least, last)
         last = stored.version

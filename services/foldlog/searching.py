@@ -21,9 +21,9 @@ class LaneReader:
         self.stream = entries_stream(tenant, conversation)
         self.subject = subject_of(tenant, conversation, lane)
 
-    async def last(self) -> int:
+    async def last(self, *, within: float) -> int:
         """The lane's last version."""
-        stored = await leader_last(self.broker, self.stream, self.subject)
+        stored = await leader_last(self.broker, self.stream, self.subject, within=within)
         return stored.version if stored else 0
 
     async def after(
@@ -44,7 +44,7 @@ class LaneReader:
 
     async def catch_up(self, known: LaneKnowledge, start: datetime, *, within: float) -> None:
         """Makes `known` hold every id stored from `start` to the lane's end."""
-        newest = await leader_last(self.broker, self.stream, self.subject)
+        newest = await leader_last(self.broker, self.stream, self.subject, within=within)
         last = newest.version if newest else 0
         if known.ids is None or known.known_from > start:
             known.ids, known.known_from, known.through = {}, start, 0
