@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -244,6 +245,22 @@ def test_one_of_two_equal_messages_is_told_from_the_other() -> None:
     (change,) = between(history, 2).messages
     assert (change.change, change.place_before) == ("left", 0)
     assert change.origin_before == EntryReference("e1", 1)
+
+
+def test_equal_messages_that_change_places_are_no_change_for_a_model() -> None:
+    one = views_of((said(1, user("ok")), said(2, user("ok"))))[-1]
+    other = msgspec.structs.replace(one, origins=one.origins[::-1])
+    assert diff(one, other).empty
+
+
+def test_a_result_that_answers_another_call_with_the_same_words_is_reordered() -> None:
+    both = (ToolCall(id="a", name="f"), ToolCall(id="b", name="f"))
+    history = (said(1, assistant("", *both)), edit(2, "e1", assistant("", *reversed(both))))
+    changes = between(history, 1)
+    assert [(c.change, c.place_before, c.place_after) for c in changes.messages] == [
+        ("replaced", 0, 0),
+        ("reordered", 1, 2),
+    ]
 
 
 def test_an_omitted_call_takes_its_result_with_it_and_an_omitted_result_is_replaced() -> None:

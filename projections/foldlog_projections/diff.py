@@ -220,6 +220,8 @@ def _sides(before: ContextView, after: ContextView, stayed: Sequence[Pair]) -> t
 def _message_changes(
     before: ContextView, after: ContextView, causes: _Causes
 ) -> tuple[MessageChange, ...]:
+    if before.messages == after.messages:
+        return ()
     start, end_before, end_after = _changed_part(before, after)
     old, new = range(start, end_before), range(start, end_after)
     sides = _sides(before, after, ())
@@ -238,8 +240,10 @@ def _message_changes(
     found: list[tuple[Kind, int | None, int | None]] = [
         *(("left", place, None) for place in left),
         *(("entered", None, place) for place in entered),
-        *(("replaced", *pair) for pair in replaced),
-        *(("reordered", *pair) for pair in moved),
+        *(
+            ("reordered" if before.messages[old] == after.messages[new] else "replaced", old, new)
+            for old, new in (*moved, *replaced)
+        ),
     ]
     fixed = in_order(sorted([*stayed, *replaced]))
     sides = _sides(before, after, fixed)
