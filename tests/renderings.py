@@ -34,6 +34,7 @@ def view_of(*messages: Message, tools: tuple[Tool, ...] = ()) -> ContextView:
         base_version=BaseVersion(log=1, shape=0),
         head=None,
         tokens=0,
+        estimated_tokens=0,
         digest="sha256:" + "0" * 64,
         messages=messages,
         tools=tools,

@@ -1,4 +1,4 @@
-"""Pressure: when it is published, when again, and how large a context is."""
+"""Pressure: when it is published, and when again."""
 
 from typing import Any
 
@@ -8,24 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog_events.entries import BaseVersion, SectionInForce
-from foldlog_events.messages import Usage
 from foldlog_projections.overflow import is_overflow
 from foldlog_projections.policy import Policy, default, pi
 from foldlog_projections.pressure import (
     Attempt,
-    Measured,
     Outcome,
     Pressure,
     Unreachable,
     assess,
     attempted,
-    calibration,
-    context_tokens,
     is_left_alone,
-    is_usable,
     level_of,
     manual,
     overflow,
+    tokens_of,
 )
 from foldlog_projections.views import ContextView, Head
 
@@ -48,6 +44,7 @@ def view(tokens: int, version: int = 10, head: str | None = None, prompt: str = 
         base_version=BaseVersion(log=version, shape=0),
         head=Head(head, 5, "compaction") if head else None,
         tokens=tokens,
+        estimated_tokens=tokens,
         digest="sha256:" + "0" * 64,
         messages=(),
         sections=(SectionInForce(name="role", text=prompt),) if prompt else (),
@@ -241,56 +238,14 @@ def test_the_preset_pi_triggers_where_it_is_documented_to() -> None:
     assert (soft.level, hard.level) == ("soft", "hard")
 
 
-USAGE = Usage(input_tokens=10, cache_read_tokens=40_000, output_tokens=500)
-
-
-def test_the_newest_usage_covers_what_came_before_and_the_rest_is_estimated() -> None:
-    old = Measured(1_000, Usage(input_tokens=1_500, output_tokens=50))
-    items = [Measured(500), old, Measured(30_000), Measured(7_000, USAGE), Measured(200)]
-    ratio = 40_510 / (100 + 500 + 1_000 + 30_000 + 7_000)
-    assert context_tokens(items, fixed=100) == 40_510 + round(ratio * 200)
-
-
-def test_without_usage_everything_is_estimated() -> None:
-    assert context_tokens([Measured(300), Measured(400)], fixed=50) == 750
-    assert context_tokens([Measured(300), Measured(400)], fixed=50, ratio=1.2) == 900
-
-
-@pytest.mark.parametrize(
-    "void",
-    [
-        Measured(600, USAGE, after_head=False),
-        Measured(600, Usage()),
-        Measured(600, Usage(output_tokens=70)),
-        Measured(600, Usage(input_tokens=12, cache_read_tokens=819_661, output_tokens=15_104)),
-        Measured(600, Usage(input_tokens=1, total_tokens=0)),
-    ],
-    ids=["before the head", "all zero", "nothing sent", "a sum over the window", "zero total"],
-)
-def test_a_usage_that_does_not_tell_the_size_is_void(void: Measured) -> None:
-    """Cases 17 and 27."""
-    assert context_tokens([Measured(400), void], window=200_000) == 1_000
-
-
-def test_a_stated_total_makes_a_sum_over_calls_usable() -> None:
-    """Case 27."""
-    usage = Usage(
-        input_tokens=12, cache_read_tokens=819_661, output_tokens=15_104, total_tokens=163_978
-    )
-    assert is_usable(usage, 200_000)
-    assert context_tokens([Measured(9, usage)], window=200_000) == 163_978
-
-
-def test_an_older_usable_usage_is_taken_where_the_newest_is_void() -> None:
-    items = [Measured(40_000, USAGE), Measured(300), Measured(100, Usage())]
-    assert context_tokens(items) == 40_510 + round(40_510 / 40_000 * 400)
-
-
-@pytest.mark.parametrize(
-    ("estimate", "ratio"), [(27_007, 1.5), (40_510, 1.0), (1_000, 2.0), (400_000, 0.5), (499, 1.0)]
-)
-def test_the_calibration_is_clamped_and_needs_enough_to_go_by(estimate: int, ratio: float) -> None:
-    assert calibration([Measured(estimate, USAGE)]) == pytest.approx(ratio, abs=0.001)
+def test_a_measurement_over_the_window_is_void_and_the_estimate_counts() -> None:
+    """Case 27: a sum over several calls, reported as if it were one."""
+    policy = default(200_000)
+    summed = msgspec.structs.replace(view(834_777), estimated_tokens=60_000)
+    assert tokens_of(summed, policy) == 60_000
+    assert assess(summed, policy, None, now=0) is None
+    real = msgspec.structs.replace(view(834_777), estimated_tokens=790_000)
+    assert tokens_of(real, policy) == 834_777
 
 
 OVERFLOWS: list[dict[str, Any]] = [

@@ -26,16 +26,14 @@ from foldlog_events.errors import FoldlogError
 from foldlog_events.messages import Message
 from foldlog_projections.contribution import contribution, head_contribution
 from foldlog_projections.edits import acting, edited, erased, shows_nothing, without_repeats
-from foldlog_projections.pairing import Transcript
+from foldlog_projections.meter import ContextMeter
+from foldlog_projections.pairing import Transcript, counts
 from foldlog_projections.prompt import Prompt, leading_message, patch_message
 from foldlog_projections.state import Active, FoldState, empty
 from foldlog_projections.tokens import estimate_message, estimate_tools
 from foldlog_projections.views import ContextView, Fault, Head
 
 _encode = msgspec.json.Encoder().encode
-
-CALIBRATION_RANGE = (0.5, 2.0)
-"""What a provider counts beyond this is no error of the estimate, but something not in the log."""
 
 
 class ForkWithoutParent(FoldlogError):
@@ -66,7 +64,7 @@ class ContextFold:
         }
         self._active = list(state.active)
         self._stale = state.stale_compactions
-        self._calibration = state.calibration
+        self._meter = ContextMeter(state.calibration)
         self._rebuild()
 
     @property
@@ -153,7 +151,7 @@ class ContextFold:
             shape_version=self._lane_versions["shape"],
             active=tuple(self._active),
             stale_compactions=self._stale,
-            calibration=self._calibration,
+            calibration=self._meter.calibration,
         )
 
     def view(self) -> ContextView:
@@ -173,6 +171,7 @@ class ContextFold:
             base_version=self.base_version,
             head=Head(head.id, head.version, head.kind) if head else None,
             tokens=self.tokens(),
+            estimated_tokens=self._meter.estimated,
             digest=f"sha256:{hashlib.sha256(digests).hexdigest()}",
             messages=messages,
             origins=origins,
@@ -205,12 +204,8 @@ class ContextFold:
         )
 
     def tokens(self) -> int:
-        """Tokens of the context: the newest measurement, and estimates of what came after it."""
-        if self._measured is not None:
-            measured, estimated_then = self._measured
-            later = self._estimated() - estimated_then
-            return max(0, measured + round(later * self._calibration))
-        return round(self._estimated() * self._calibration)
+        """Tokens of the context."""
+        return self._meter.tokens
 
     def _reached(self, version: int, lane: Lane) -> None:
         self._version = version
@@ -233,7 +228,7 @@ class ContextFold:
         )
         self._active = self._active[start:]
         self._stale = 0
-        self._calibration = compaction.calibration if compaction else 1.0
+        self._meter = ContextMeter(compaction.calibration if compaction else 1.0)
         self._rebuild()
 
     def _start_of_range(self, entry: HeadMarker) -> int | None:
@@ -271,10 +266,10 @@ class ContextFold:
         self._estimates: list[int] = []
         self._message_digests: list[bytes | None] = []
         self._origins: list[EntryReference] = []
-        self._estimate = 0
+        self._meter = ContextMeter(self._meter.calibration)
         self._prompt = Prompt(self._kept.baseline)
         self._tools_estimate = estimate_tools(self._prompt.tools)
-        self._measured: tuple[int, int] | None = None
+        self._meter.change(self._tools_estimate)
         self._has_leading = bool(self._prompt.sections)
         self._lead(leading_message(self._prompt.sections), head)
         if head is not None:
@@ -298,14 +293,14 @@ class ContextFold:
             self._contribute_patch(entry)
         for message in entry.messages:
             self._place(message, entry)
-            if message.usage is not None and entry.version > self._kept.usage_void_to:
-                self._measure(message)
+            if message.usage is not None and self._measures(message, entry):
+                self._meter.measure(message.usage)
 
     def _contribute_patch(self, entry: Active) -> None:
         if entry.patch is None:
             return
         self._prompt.apply(entry.patch, entry.id)
-        self._tools_estimate = estimate_tools(self._prompt.tools)
+        self._estimate_tools()
         if self._has_leading or all(section.text is None for section in entry.patch.sections):
             message = patch_message(entry.patch.sections)
             if message is not None:
@@ -319,34 +314,32 @@ class ContextFold:
     def _lead(self, message: Message | None, origin: Active | None) -> None:
         self._leading = message
         self._leading_origin = _reference(origin) if origin else EntryReference("", 0)
-        self._leading_estimate = estimate_message(message) if message else 0
+        self._meter.change(estimate_message(message) if message else 0)
         self._leading_digest = _digest(message) if message else b""
 
     def _place(self, message: Message, entry: Active) -> None:
         origin = _reference(entry)
         for changed in self._transcript.add(message):
-            self._estimate -= self._estimates[changed]
+            self._meter.change(-self._estimates[changed])
             self._estimates[changed] = estimate_message(self._transcript.messages[changed])
-            self._estimate += self._estimates[changed]
+            self._meter.change(self._estimates[changed])
             self._message_digests[changed] = None
             self._origins[changed] = origin
         for added in self._transcript.messages[len(self._estimates) :]:
             self._estimates.append(estimate_message(added))
-            self._estimate += self._estimates[-1]
+            self._meter.change(self._estimates[-1])
             self._message_digests.append(None)
             self._origins.append(origin)
 
-    def _measure(self, message: Message) -> None:
-        measured = message.usage.context_tokens if message.usage else 0
-        if measured <= 0:
-            return
-        estimated = self._estimated()
-        self._measured = (measured, estimated)
-        lowest, highest = CALIBRATION_RANGE
-        self._calibration = min(highest, max(lowest, measured / max(1, estimated)))
+    def _estimate_tools(self) -> None:
+        estimate = estimate_tools(self._prompt.tools)
+        self._meter.change(estimate - self._tools_estimate)
+        self._tools_estimate = estimate
 
-    def _estimated(self) -> int:
-        return self._estimate + self._leading_estimate + self._tools_estimate
+    def _measures(self, message: Message, entry: Active) -> bool:
+        """Whether the usage reported with a message is of the context as it is seen now."""
+        seen_version = message.seen.version if message.seen else entry.version
+        return counts(message) and min(entry.version, seen_version) > self._kept.usage_void_to
 
     def _digests(self) -> list[bytes]:
         digests: list[bytes] = []

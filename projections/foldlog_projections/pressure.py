@@ -1,21 +1,13 @@
 """When a context is too large, and when saying so again makes sense."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from foldlog_events.entries import BaseVersion
-from foldlog_events.messages import Usage
 from foldlog_projections.policy import Policy
 from foldlog_projections.tokens import estimate_sections, estimate_tools
 from foldlog_projections.views import ContextView
-
-CALIBRATION_RANGE = (0.5, 2.0)
-"""A ratio of measured to estimated tokens beyond this is no error of the estimate."""
-
-CALIBRATION_FROM = 500
-"""Estimated tokens below which a ratio says nothing: a provider's own additions outweigh them."""
 
 Level = Literal["soft", "hard"]
 """`soft`: compact in the background. `hard`: the next request does not fit."""
@@ -89,10 +81,18 @@ def assess(
     fixed = fixed_tokens(view)
     if fixed >= policy.hard_limit:
         return None if _known_unreachable(policy, last) else _unreachable(view, policy, fixed)
-    level = level_of(view.tokens, policy, fixed)
+    level = level_of(tokens_of(view, policy), policy, fixed)
     if level is None or not _is_due(view, policy, level, last, now):
         return None
     return _pressure(view, policy, level, "limit", "")
+
+
+def tokens_of(view: ContextView, policy: Policy) -> int:
+    """Size of a view's context. A measurement that the window cannot hold is none: the estimate
+    counts, unless that does not fit either."""
+    if view.tokens > policy.window >= view.estimated_tokens:
+        return view.estimated_tokens
+    return view.tokens
 
 
 def level_of(tokens: int, policy: Policy, fixed: int = 0) -> Level | None:
@@ -110,7 +110,7 @@ def level_of(tokens: int, policy: Policy, fixed: int = 0) -> Level | None:
 
 def manual(view: ContextView, policy: Policy, instructions: str = "") -> Pressure:
     """A person's or a program's own request, whatever the size and the attempts before."""
-    level = level_of(view.tokens, policy) or "soft"
+    level = level_of(tokens_of(view, policy), policy) or "soft"
     return _pressure(view, policy, level, "manual", instructions)
 
 
@@ -209,71 +209,10 @@ def _pressure(
         version=view.version,
         base_version=view.base_version,
         head=head_of(view),
-        tokens=view.tokens,
+        tokens=tokens_of(view, policy),
         soft=policy.soft_limit,
         hard=policy.hard_limit,
         level=level,
         reason=reason,
         instructions=instructions,
     )
-
-
-class Measured(msgspec.Struct, frozen=True):
-    """One message of a context: its estimate, and the usage reported with it."""
-
-    estimate: int
-    usage: Usage | None = None
-    after_head: bool = True
-    """False where the usage measured a context that the head marker has replaced."""
-
-
-def is_usable(usage: Usage | None, window: int | None = None) -> bool:
-    """Whether a usage tells a context's size.
-
-    Not where it reports nothing sent (an aborted reply), nor more than the window holds (a sum
-    over several calls).
-    """
-    if usage is None:
-        return False
-    sent = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    if sent <= 0:
-        return False
-    return usage.context_tokens > 0 and (window is None or usage.context_tokens <= window)
-
-
-def context_tokens(
-    items: Sequence[Measured], fixed: int = 0, window: int | None = None, ratio: float = 1.0
-) -> int:
-    """A context's size: the newest usable usage, which covers everything up to and with its
-    message, and estimates of what came after it.
-
-    `fixed` is the estimate of the leading system message and tools, `ratio` the calibration to use
-    where no usage is usable.
-    """
-    place = _newest_usable(items, window)
-    if place is None:
-        return round(ratio * (fixed + sum(item.estimate for item in items)))
-    usage = items[place].usage
-    measured = usage.context_tokens if usage else 0
-    ratio = calibration(items, fixed, window)
-    return measured + round(ratio * sum(item.estimate for item in items[place + 1 :]))
-
-
-def calibration(items: Sequence[Measured], fixed: int = 0, window: int | None = None) -> float:
-    """Measured tokens for each estimated one, by the newest usable usage; 1.0 without one."""
-    place = _newest_usable(items, window)
-    if place is None:
-        return 1.0
-    usage = items[place].usage
-    estimated = fixed + sum(item.estimate for item in items[: place + 1])
-    if usage is None or estimated < CALIBRATION_FROM:
-        return 1.0
-    lowest, highest = CALIBRATION_RANGE
-    return min(highest, max(lowest, usage.context_tokens / estimated))
-
-
-def _newest_usable(items: Sequence[Measured], window: int | None) -> int | None:
-    for place in range(len(items) - 1, -1, -1):
-        if items[place].after_head and is_usable(items[place].usage, window):
-            return place
-    return None

@@ -34,6 +34,8 @@ class ContextView(msgspec.Struct, frozen=True, kw_only=True):
     head: Head | None
     tokens: int
     """Size of the context, measured where a provider reported it and estimated from there on."""
+    estimated_tokens: int
+    """The same without any measurement."""
     digest: str
     """`sha256:` and 64 hexadecimal digits: the same messages have the same digest."""
     messages: tuple[Message, ...]

@@ -8,7 +8,7 @@ import structlog
 from foldlog.attempt_log import AttemptLog
 from foldlog.records import Records
 from foldlog_projections.policy import Policies
-from foldlog_projections.pressure import Pressure, assess, fixed_tokens, level_of
+from foldlog_projections.pressure import Pressure, assess, fixed_tokens, level_of, tokens_of
 from foldlog_projections.views import ContextView
 
 _logger = structlog.get_logger("foldlog.pressure")
@@ -27,7 +27,7 @@ class Announcer:
         """Publish what the policy says of this view, if anything."""
         policy = self._policies.of(model_of(view))
         fixed = fixed_tokens(view)
-        if fixed < policy.hard_limit and not level_of(view.tokens, policy, fixed):
+        if fixed < policy.hard_limit and not level_of(tokens_of(view, policy), policy, fixed):
             return
         last = await self._attempts.last(view.tenant, view.conversation)
         found = assess(view, policy, last, time.time())

@@ -31,7 +31,7 @@ from foldlog_projections.cut import CutItem, Declined, choose_cut, items_of
 from foldlog_projections.exact import exact_values
 from foldlog_projections.fold import ContextFold
 from foldlog_projections.policy import Policy
-from foldlog_projections.pressure import Pressure, fixed_tokens, level_of
+from foldlog_projections.pressure import Pressure, fixed_tokens, level_of, tokens_of
 from foldlog_projections.state import FoldState
 from foldlog_projections.summary_source import SourceMessage, SummaryResult
 from foldlog_projections.views import ContextView
@@ -88,7 +88,7 @@ class Compaction:
             pressure.tenant, pressure.conversation, at_least=pressure.version
         )
         state, view = context.state(), context.view()
-        before = view.tokens
+        before = tokens_of(view, policy)
         if pressure.reason == "limit" and not level_of(before, policy, fixed_tokens(view)):
             return _declined("the context is below its limit again", before)
         selection = select(state, view, policy)
