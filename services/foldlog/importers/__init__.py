@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 
-from foldlog.importers import openai_chat, pi
+from foldlog.importers import claude_code, codex, openai_chat, pi
 from foldlog.importers.conversations import (
     ForkPoint,
     ImportedCompaction,
@@ -20,7 +20,15 @@ from foldlog.importers.conversations import (
     remaining,
     resolve,
 )
-from foldlog.importers.detect import FORMATS, PI, SAMPLE, detect_format
+from foldlog.importers.detect import (
+    CLAUDE_CODE,
+    CODEX,
+    FORMATS,
+    OPENAI_CHAT,
+    PI,
+    SAMPLE,
+    detect_format,
+)
 from foldlog.importers.errors import (
     ConversationDiverged,
     MalformedRecord,
@@ -31,6 +39,13 @@ from foldlog.importers.lines import parse_lines
 from foldlog.importers.report import LineFate, LineReport, NotCarried, Remark
 from foldlog.importers.source import Source
 from foldlog_events.entries import DEFAULT_TENANT
+
+_READERS = {
+    PI: pi.read,
+    CLAUDE_CODE: claude_code.read,
+    CODEX: codex.read,
+    OPENAI_CHAT: openai_chat.read,
+}
 
 
 class FileImport:
@@ -43,8 +58,7 @@ class FileImport:
         sample = list(islice(parsed, SAMPLE))
         self.format = format_name or detect_format(source.name, sample)
         self.report = LineReport(source.name, self.format)
-        read = pi.read if self.format == PI else openai_chat.read
-        self._conversations = read(chain(sample, parsed), source, self.report)
+        self._conversations = _READERS[self.format](chain(sample, parsed), source, self.report)
 
     def __iter__(self) -> Iterator[ImportedConversation]:
         """Each conversation as soon as it has been read."""

@@ -7,7 +7,7 @@ its entry through `resolve`, just before it is appended.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from foldlog_events.entries import (
     Entry,
     EntryReference,
     ForkEntry,
+    MessageEntry,
     Recorded,
     SourceRange,
     lane_of,
@@ -202,6 +203,23 @@ def derived_id(*key: str | int, time: datetime | None = None) -> str:
     value = value & ~(0x3 << 62) | 0x2 << 62
     text = f"{value:032x}"
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def source_of(entries: Sequence[Entry], kept: int | None) -> dict[str, Any]:
+    """The `source_…` fields of a compaction of these entries that keeps from a place on."""
+    summarised = entries[:kept]
+    ends = summarised or entries[:1]
+    return {
+        "source_first_id": ends[0].id,
+        "source_last_id": ends[-1].id,
+        "source_count": len(summarised),
+        "source_digest": digest_of(
+            message
+            for entry in summarised
+            if isinstance(entry, MessageEntry)
+            for message in entry.messages
+        ),
+    }
 
 
 def digest_of(messages: Iterable[Message]) -> str:

@@ -147,21 +147,22 @@ def _content_parts(content: Any, lost: Lost) -> tuple[Content, ...]:
             case {"type": "image_url", "image_url": {"url": str() as url} as image}:
                 if "detail" in image:
                     lost("image_url.detail")
-                parts.append(_linked(url))
+                parts.append(linked(url))
             case {"type": "image_url", "image_url": str() as url}:
-                parts.append(_linked(url))
+                parts.append(linked(url))
             case {"type": "input_audio", "input_audio": {"data": str() as data, "format": kind}}:
                 parts.append(Blob(mime_type=f"audio/{kind}", content=data))
             case {"type": "file", "file": {"file_id": str() as file_id}}:
                 parts.append(File(file_id=file_id))
             case {"type": "file", "file": {"file_data": str() as url}}:
-                parts.append(_linked(url))
+                parts.append(linked(url))
             case _:
                 lost(f"content of type {part.get('type')!r}")
     return tuple(parts)
 
 
-def _linked(url: str) -> Blob | Uri:
+def linked(url: str) -> Blob | Uri:
+    """What stands behind an address: its content where it is a data URL, else the address."""
     if found := _DATA_URL.fullmatch(url):
         return Blob(mime_type=found[1], content=found[2])
     return Uri(uri=url)
@@ -186,10 +187,10 @@ def _named_call(call_id: str, function: Any) -> ToolCall:
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise MalformedRecord("a tool call needs the name of its function")
     arguments = function.get("arguments")
-    return ToolCall(id=call_id, name=function["name"], arguments=_arguments(arguments))
+    return ToolCall(id=call_id, name=function["name"], arguments=parsed_arguments(arguments))
 
 
-def _arguments(arguments: Any) -> dict[str, Any] | str:
+def parsed_arguments(arguments: Any) -> dict[str, Any] | str:
     """The object where the text is one; else the text, as the model wrote it."""
     if isinstance(arguments, dict):
         return arguments

@@ -17,7 +17,7 @@ from foldlog.importers.conversations import (
     Item,
     checked,
     derived_id,
-    digest_of,
+    source_of,
 )
 from foldlog.importers.detect import PI
 from foldlog.importers.errors import MalformedRecord
@@ -272,21 +272,11 @@ def _compaction_item(
     node: Node, state: _Conversation, kept: int | None, summary: str
 ) -> ImportedCompaction:
     entries = [entry for _, entry in state.range]
-    summarised = entries if kept is None else entries[:kept]
-    ends = summarised or [entries[0]]
     tokens = node.record.get("tokensBefore")
     return ImportedCompaction(
         **state.envelope(node),
+        **source_of(entries, kept),
         kept_from_id=None if kept is None else entries[kept].id,
-        source_first_id=ends[0].id,
-        source_last_id=ends[-1].id,
-        source_count=len(summarised),
-        source_digest=digest_of(
-            message
-            for entry in summarised
-            if isinstance(entry, MessageEntry)
-            for message in entry.messages
-        ),
         summary=summary,
         tokens_before=tokens if isinstance(tokens, int) and tokens > 0 else 0,
         usage=convert_usage(node.record.get("usage"), state.lost.append, "compaction"),

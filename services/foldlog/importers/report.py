@@ -39,7 +39,7 @@ class LineReport:
     """Filled while a file is read; complete once its conversations have all been taken.
 
     Every line of the file has exactly one fate. Where one line becomes several entries its fate
-    names them all.
+    names them all; where several lines make up one entry the fate of each names it.
     """
 
     def __init__(self, name: str, format_name: str) -> None:
@@ -98,5 +98,5 @@ class LineReport:
 
     @property
     def entries(self) -> int:
-        """How many entries the lines became."""
-        return sum(len(fate.entries) for fate in self._fates.values())
+        """How many entries the lines became; one that several lines make up counts once."""
+        return len({entry for fate in self._fates.values() for entry in fate.entries})
