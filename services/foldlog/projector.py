@@ -124,8 +124,8 @@ def _key(read: Read, subject: str) -> ConversationKey | None:
     return ConversationKey(tenant, conversation) if tenant and conversation else None
 
 
-def application(projector: Projector, messages: NatsBroker) -> FastStream:
-    """The FastStream application around a projector."""
+def application(projector: Projector, messages: NatsBroker, patience: float) -> FastStream:
+    """The FastStream application around a projector; `patience` as in the settings."""
 
     @messages.subscriber(
         "entry.>",
@@ -135,7 +135,7 @@ def application(projector: Projector, messages: NatsBroker) -> FastStream:
         ack_policy=AckPolicy.MANUAL,
         config=ConsumerConfig(
             deliver_policy=DeliverPolicy.ALL,
-            ack_wait=30,
+            ack_wait=patience,
             max_ack_pending=20 * BATCH,
             inactive_threshold=0,
         ),
@@ -158,7 +158,7 @@ async def serve(settings: Settings, url: str) -> None:
     gone = Gone()
     messages = stream_broker(url, "foldlog-projector", settings.broker_patience, gone)
     async with broker_with_streams(url, "foldlog-projector") as broker:
-        app = application(Projector(broker, settings), messages)
+        app = application(Projector(broker, settings), messages, settings.projector_patience)
         await run(app, (ENTRIES, CONSUMER), broker, gone)
 
 

@@ -40,11 +40,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tenant: str = DEFAULT_TENANT
     broker_patience: float = 60.0
     """Seconds without a connection after which a service ends with an error."""
+    projector_patience: float = 30.0
+    """Seconds after which entries that a projector took and did not acknowledge go to another."""
     compactor_patience: float = 30.0
     """Seconds without a sign of life of a compactor after which another is given its work."""
+    summariser: dict[str, Any] = {}
+    """What summarises: `kind` (extractive, openai or anthropic) and that kind's own settings."""
     summary_seconds: float = 0.0
-    """Seconds a summary takes at the least: shows how the extractive summariser, which needs
-    none, behaves in the place of a model."""
+    """Seconds that a summary takes at the least, as if a slower model made it."""
     views_in_memory: int = 2_000
     """Conversations whose context a projector keeps at hand."""
     policy: dict[str, Any] = msgspec.field(default_factory=lambda: dict(DEFAULT_POLICY))

@@ -1,17 +1,43 @@
 """A summariser from settings."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from foldlog.summarisers import Summariser, SummariserMisconfigured
+from foldlog.settings import Settings
+from foldlog.summarisers import (
+    Summariser,
+    SummariserMisconfigured,
+    SummaryRequest,
+    SummaryResult,
+)
 from foldlog.summarisers.chunked import Chunked
 from foldlog.summarisers.extractive import Extractive
 
 _T = TypeVar("_T")
 
 KINDS = ("extractive", "openai", "anthropic")
+
+
+class Paced:
+    """A summariser that takes its time, as a model does."""
+
+    def __init__(self, summariser: Summariser, seconds: float) -> None:
+        self._summariser = summariser
+        self._seconds = seconds
+
+    async def summarise(self, request: SummaryRequest) -> SummaryResult:
+        """The summary, `seconds` later. Raises SummariserError."""
+        await asyncio.sleep(self._seconds)
+        return await self._summariser.summarise(request)
+
+
+def summariser_of(settings: Settings) -> Summariser:
+    """The summariser that a process's settings name. Raises SummariserMisconfigured."""
+    summariser = summariser_from(settings.summariser)
+    return Paced(summariser, settings.summary_seconds) if settings.summary_seconds else summariser
 
 
 def summariser_from(settings: Mapping[str, Any]) -> Summariser:
