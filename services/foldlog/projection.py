@@ -137,12 +137,14 @@ class Projection:
             kept = await self._load(key, at_least=max(read.version for read in reads))
             before = kept.fold.version
             await self._fold(kept, reads, is_loaded=is_loaded)
-            if kept.fold.version == before and kept.revision:
-                return
-            kept.unstored_entries += len(reads)
-            if self._is_due(kept):
-                await self._store(key, kept)
-            await self._changed(kept.fold.view())
+            has_moved = kept.fold.version > before or not kept.revision
+            if has_moved:
+                kept.unstored_entries += len(reads)
+                if self._is_due(kept):
+                    await self._store(key, kept)
+            # Who stored the view that was loaded may have ended before telling of it.
+            if has_moved or is_loaded:
+                await self._changed(kept.fold.view())
 
     async def _load(self, key: ConversationKey, *, at_least: int) -> _Kept:
         kept = self._kept.get(key)
