@@ -24,6 +24,8 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     state: AttemptState
     time: datetime
     worker: str = ""
+    request: int = 0
+    """Sequence of the pressure event in its queue; 0 where the attempt was asked for directly."""
     trigger: Reason = "limit"
     level: Level = "soft"
     version: int = 0

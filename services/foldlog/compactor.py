@@ -39,10 +39,11 @@ from foldlog.summarisers import Summariser
 from foldlog.summarisers.choosing import summariser_of
 from foldlog.topology import PRESSURE
 from foldlog.views import Views
+from foldlog_events.entries import CompactionEntry, Recorded
 from foldlog_events.subjects import decode_token
 from foldlog_projections.attempts import CompactionRecord
 from foldlog_projections.policy import Policy
-from foldlog_projections.pressure import Outcome, Pressure, attempted, level_of
+from foldlog_projections.pressure import Attempt, Outcome, Pressure, attempted, level_of
 
 CONSUMER = "compactor"
 SIGNS_OF_LIFE = 3
@@ -58,7 +59,7 @@ class Compactor:
     """Handles one pressure event at a time, and records how each attempt went."""
 
     def __init__(self, broker: Broker, settings: Settings, summariser: Summariser) -> None:
-        log = Log(broker)
+        self._log = log = Log(broker)
         self._records = Records(broker)
         self._attempts = AttemptLog(self._records)
         self._contexts = Contexts(log, Views(broker, Artifacts(broker)))
@@ -67,8 +68,18 @@ class Compactor:
         self._worker = f"compactor-{str(uuid7())[-12:]}"
         self._compaction = Compaction(log, self._contexts, summariser, self._worker)
 
-    async def handle(self, pressure: Pressure) -> Ended:
-        """One attempt, with its start and its end on record."""
+    async def is_settled(self, pressure: Pressure, request: int) -> bool:
+        """Whether this event, which comes again, was dealt with: its worker ended behind that.
+
+        An attempt that a dead worker left open is given its end on record.
+        """
+        records = await self._attempts.read(pressure.tenant, pressure.conversation)
+        if records and records[-1].state == "started":
+            records.append(await self._close(records[-1], pressure))
+        return any(one.request == request and one.attempt is not None for one in records)
+
+    async def handle(self, pressure: Pressure, request: int = 0) -> Ended:
+        """One attempt, with its start and its end on record; `request` as in the record."""
         context = await self._contexts.current(
             pressure.tenant, pressure.conversation, at_least=pressure.version
         )
@@ -81,6 +92,7 @@ class Compactor:
             state="started",
             time=datetime.now(UTC),
             worker=self._worker,
+            request=request,
             trigger=pressure.reason,
             level=pressure.level,
             version=pressure.version,
@@ -97,16 +109,33 @@ class Compactor:
         except FoldlogError as error:
             await self._end(started, _failed(pressure, f"{type(error).__name__}: {error}"), since)
             raise
-        attempt = attempted(
-            pressure,
-            policy,
-            _outcome(ended, policy),
-            last,
-            head=ended.entry or pressure.head,
-            now=time.time(),
-        )
+        attempt = _attempt(pressure, policy, ended, last)
         await self._end(msgspec.structs.replace(started, attempt=attempt), ended, since)
         return ended
+
+    async def _close(self, started: CompactionRecord, pressure: Pressure) -> CompactionRecord:
+        """Give an attempt whose worker died its end: the log says whether it committed."""
+        ended = _failed(pressure, "its worker died")
+        attempt = None
+        async for read in self._log.read(
+            started.tenant, started.conversation, after=started.version, lane="shape"
+        ):
+            entry = read.entry if isinstance(read, Recorded) else None
+            if isinstance(entry, CompactionEntry) and entry.attempt == started.id:
+                ended = Ended(
+                    state="committed",
+                    reason="its worker died after the commit",
+                    entry=entry.id,
+                    tokens_before=entry.tokens_before,
+                    tokens_after=entry.tokens_after,
+                )
+                context = await self._contexts.current(started.tenant, started.conversation)
+                policy = self._policies.of(model_of(context.view()))
+                last = await self._attempts.last(started.tenant, started.conversation)
+                attempt = _attempt(pressure, policy, ended, last)
+        seconds = (datetime.now(UTC) - started.time).total_seconds()
+        started = msgspec.structs.replace(started, attempt=attempt)
+        return await self._end(started, ended, time.monotonic() - seconds)
 
     async def look_again(self, pressure: Pressure) -> None:
         """Announce what came up meanwhile: while this work was queued, nothing else could be."""
@@ -126,7 +155,7 @@ class Compactor:
         _logger.error("gave up", conversation=letter.conversation, reason=reason)
         await bury(self._records, "pressure", letter)
 
-    async def _end(self, started: CompactionRecord, ended: Ended, since: float) -> None:
+    async def _end(self, started: CompactionRecord, ended: Ended, since: float) -> CompactionRecord:
         result = ended.result
         record = msgspec.structs.replace(
             started,
@@ -149,10 +178,22 @@ class Compactor:
             tokens_after=record.tokens_after,
             seconds=record.seconds,
         )
+        return record
 
 
 def _failed(pressure: Pressure, reason: str) -> Ended:
     return Ended(state="failed", reason=reason, tokens_before=pressure.tokens)
+
+
+def _attempt(pressure: Pressure, policy: Policy, ended: Ended, last: Attempt | None) -> Attempt:
+    return attempted(
+        pressure,
+        policy,
+        _outcome(ended, policy),
+        last,
+        head=ended.entry or pressure.head,
+        now=time.time(),
+    )
 
 
 def _outcome(ended: Ended, policy: Policy) -> Outcome:
@@ -202,11 +243,17 @@ def application(compactor: Compactor, messages: NatsBroker, patience: float) -> 
             )
             await message.ack()
             return
+        tries = message.raw_message.metadata.num_delivered
+        if tries > TRIES:
+            await compactor.bury(message.raw_message, f"{TRIES} workers died of it, or were killed")
+            await message.ack()
+            return
         try:
             async with _signs_of_life(message, patience):
-                await compactor.handle(pressure)
+                request = message.raw_message.metadata.sequence.stream
+                if tries == 1 or not await compactor.is_settled(pressure, request):
+                    await compactor.handle(pressure, request)
         except Exception as error:
-            tries = message.raw_message.metadata.num_delivered
             _logger.warning(
                 "not compacted", conversation=pressure.conversation, error=str(error), tries=tries
             )
@@ -226,12 +273,15 @@ async def _undecoded(message: NatsMessage) -> bytes:
     return bytes(message.raw_message.data)
 
 
-async def serve(settings: Settings, url: str) -> None:
-    """Run a compactor until told to stop. Raises what made it impossible to go on."""
+async def serve(settings: Settings, url: str, summariser: Summariser | None = None) -> None:
+    """Run a compactor until told to stop, with the summariser of the settings or another.
+
+    Raises what made it impossible to go on.
+    """
     gone = Gone()
     messages = stream_broker(url, "foldlog-compactor", settings.broker_patience, gone)
     async with broker_with_streams(url, "foldlog-compactor") as broker:
-        compactor = Compactor(broker, settings, summariser_of(settings))
+        compactor = Compactor(broker, settings, summariser or summariser_of(settings))
         app = application(compactor, messages, settings.compactor_patience)
         await run(app, (PRESSURE, CONSUMER), broker, gone)
 
