@@ -5,7 +5,7 @@ range was selected. Whatever goes wrong before it leaves the view as it was.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -19,6 +19,7 @@ from foldlog_events.entries import (
     Baseline,
     BaseVersion,
     CompactionEntry,
+    Edit,
     EditEntry,
     EntryReference,
     Recorded,
@@ -27,14 +28,24 @@ from foldlog_events.entries import (
 )
 from foldlog_projections.attempts import AttemptState
 from foldlog_projections.checks import check
-from foldlog_projections.cut import CutItem, Declined, choose_cut, items_of
+from foldlog_projections.cut import (
+    CutItem,
+    Declined,
+    choose_cut,
+    items_of,
+    newest_indivisible_unit,
+)
 from foldlog_projections.exact import exact_values
 from foldlog_projections.fold import ContextFold
 from foldlog_projections.policy import Policy
 from foldlog_projections.pressure import Pressure, fixed_tokens, level_of, tokens_of
+from foldlog_projections.prune import prune
 from foldlog_projections.state import FoldState
 from foldlog_projections.summary_source import SourceMessage, SummaryResult
 from foldlog_projections.views import ContextView
+
+EDITS_BYTES = 256 * 1024
+"""Bytes of edits in one entry at the most."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -87,28 +98,78 @@ class Compaction:
         context = await self._contexts.current(
             pressure.tenant, pressure.conversation, at_least=pressure.version
         )
-        state, view = context.state(), context.view()
+        view = context.view()
         before = tokens_of(view, policy)
-        if pressure.reason == "limit" and not level_of(before, policy, fixed_tokens(view)):
+        if pressure.reason == "limit" and not is_over(view, policy):
             return _declined("the context is below its limit again", before)
-        selection = select(state, view, policy)
+        if pressure.reason != "manual":
+            pruned = await self._prune(context, policy)
+            view = context.view()
+            if pruned and pressure.reason == "limit" and not is_over(view, policy):
+                return Ended(
+                    state="pruned",
+                    entry=pruned[-1],
+                    tokens_before=before,
+                    tokens_after=tokens_of(view, policy),
+                )
+        return await self._compact(context.state(), view, pressure, policy, attempt, before)
+
+    async def _compact(
+        self,
+        state: FoldState,
+        view: ContextView,
+        pressure: Pressure,
+        policy: Policy,
+        attempt: str,
+        before: int,
+    ) -> Ended:
+        selection = select(state, view, policy, pressure)
         if isinstance(selection, Declined):
             return _declined(selection.reason, before)
         result = await self._summarise(selection, policy, pressure.instructions)
         if isinstance(result, Ended):
             return result
         entry = self._entry(selection, result, policy, attempt)
-        after = tokens_after(state, entry)
-        if after >= before:
+        now, after = tokens_of(view, policy), tokens_after(state, entry)
+        if after >= now:
             return Ended(
                 state="failed",
-                reason=f"not_smaller: {before} tokens before, {after} after",
+                reason=f"not_smaller: {now} tokens before, {after} after",
                 tokens_before=before,
                 tokens_after=after,
                 result=result,
             )
         entry = msgspec.structs.replace(entry, tokens_before=before, tokens_after=after)
         return await self._commit(entry, selection, result)
+
+    async def _prune(self, context: ContextFold, policy: Policy) -> tuple[str, ...]:
+        """Shorten long and repeated results, without a model; ids of the edits made (§8.1).
+
+        Where the shape lane moved on meanwhile, nothing is pruned: an edit made on an older view
+        could undo a newer one.
+        """
+        edits = prune(items_of(context.state().active), policy).edits
+        if not edits:
+            return ()
+        base = context.base_version
+        entries = tuple(
+            EditEntry(
+                id=str(uuid7()),
+                tenant=context.tenant,
+                conversation=context.conversation,
+                time=datetime.now(UTC),
+                actor=self._actor,
+                edits=group,
+                reason="pruned",
+            )
+            for group in in_groups(edits, EDITS_BYTES)
+        )
+        try:
+            recorded = await self._log.append(entries, expect=base.shape)
+        except VersionConflict:
+            return ()
+        await self._contexts.advance(context, at_least=recorded[-1].version)
+        return tuple(entry.id for entry in entries)
 
     async def _summarise(
         self, selection: Selection, policy: Policy, instructions: str
@@ -209,10 +270,38 @@ class Compaction:
             )
 
 
-def select(state: FoldState, view: ContextView, policy: Policy) -> Selection | Declined:
-    """The range to summarise: what lies before a legal cut."""
+def is_over(view: ContextView, policy: Policy) -> bool:
+    """Whether a view is over a limit that a compaction could bring it under."""
+    return level_of(tokens_of(view, policy), policy, fixed_tokens(view)) is not None
+
+
+def in_groups(edits: Sequence[Edit], limit: int) -> Iterator[tuple[Edit, ...]]:
+    """Edits in groups of up to `limit` bytes, so that an entry holds each group."""
+    group: list[Edit] = []
+    size = 0
+    for edit in edits:
+        edit_size = len(_encode(edit))
+        if group and size + edit_size > limit:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(edit)
+        size += edit_size
+    if group:
+        yield tuple(group)
+
+
+def select(
+    state: FoldState, view: ContextView, policy: Policy, pressure: Pressure
+) -> Selection | Declined:
+    """The range to summarise: what lies before a legal cut.
+
+    After an overflow only the newest unit that cannot be parted is kept (§8.6).
+    """
     items = items_of(state.active)
-    cut = choose_cut(items, policy.keep(fixed_tokens(view)))
+    if pressure.reason == "overflow":
+        cut = newest_indivisible_unit(items)
+    else:
+        cut = choose_cut(items, policy.keep(fixed_tokens(view)))
     if isinstance(cut, Declined):
         return cut
     shown = [
