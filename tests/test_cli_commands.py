@@ -1,6 +1,9 @@
 """The commands on a conversation: what they print, for people and for programs."""
 
+import asyncio
+import os
 import re
+import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import pytest
 from foldlog.data_folder import DataFolder
 from foldlog.session import Foldlog, connect
 from foldlog_events.messages import ToolCall, assistant, tool_result, user
-from tests.command_line import Outcome, foldlog
+from tests.command_line import FOLDLOG, Outcome, environment, foldlog
 from tests.conftest import Server
 
 
@@ -198,11 +201,6 @@ async def test_without_an_address_a_command_serves_itself(tmp_path: Path) -> Non
 async def test_a_closed_pipe_is_no_error(nats_url: str, opened: Foldlog) -> None:
     for _ in range(3):
         await opened.session("talk").append(*(user("x" * 200_000) for _ in range(5)))
-    import asyncio
-    import shlex
-
-    from tests.command_line import FOLDLOG, environment
-
     command = shlex.join([*FOLDLOG, "log", "talk", "--json", "--url", nats_url])
     shell = await asyncio.create_subprocess_shell(
         f"{command} | head -c 1",
@@ -249,6 +247,32 @@ async def test_an_import_accounts_for_every_line_and_is_done_once(
     assert (await foldlog("verify", "--url", nats_url)).code == 0
     refused(await foldlog("import", "--url", nats_url), 2, "give the files")
     refused(await foldlog("import", "none.jsonl", "--url", nats_url), 2, "none.jsonl is no file")
+
+
+@pytest.fixture
+def corpus() -> list[Path]:
+    folder = Path(
+        os.environ.get("FOLDLOG_CORPUS", Path(__file__).parents[1].parent / "shared" / "corpus")
+    )
+    return sorted(folder.glob("*.jsonl")) or pytest.skip(f"no corpus in {folder}")
+
+
+async def test_every_line_of_the_corpus_is_accounted_for(nats_url: str, corpus: list[Path]) -> None:
+    done = await foldlog("import", *map(str, corpus), "--json", "--url", nats_url)
+    assert [account["file"] for account in done.json["files"]] == [str(file) for file in corpus]
+    for file, account in zip(corpus, done.json["files"], strict=True):
+        if "error" in account:
+            assert account["error"]["type"] == "UnknownFormat"
+            continue
+        fates = account["imported"] + len(account["skipped"]) + len(account["malformed"])
+        assert fates == account["lines"] == len(file.read_bytes().splitlines())
+        assert account["appended"] == account["entries"]
+        assert account["refused"] == []
+    verdict = await foldlog("verify", "--json", "--url", nats_url)
+    assert verdict.json["differences"] == []
+    assert verdict.json["entries"] == sum(
+        account.get("appended", 0) for account in done.json["files"]
+    )
 
 
 async def test_a_compaction_can_be_asked_for(nats_url: str, opened: Foldlog) -> None:

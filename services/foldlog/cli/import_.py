@@ -24,7 +24,7 @@ async def import_(
     ] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> int:
-    """Import files: Pi sessions, or OpenAI chat conversations as JSON lines.
+    """Import files of other programs; the first lines of a file tell its format.
 
     Importing a file again appends nothing twice. Every line is accounted for. Ends with 1 where
     a line is malformed, a format is unknown or a conversation was refused; the rest is imported
@@ -111,6 +111,6 @@ def _print(account: dict[str, Any]) -> None:
     for refused in account["refused"]:
         line(f"  conversation {refused.conversation} was refused: {refused.reason}")
     for lost in account["not_carried"]:
-        line(f"  not carried over: {lost.what} ({lost.count} times, first in {lost.first_line})")
+        line(f"  not carried over: {lost.what} ({lost.count}×, first in line {lost.first_line})")
     for remark in account["remarks"]:
         line(f"  line {remark.line}: {remark.text}")
