@@ -2,7 +2,10 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -27,6 +30,7 @@ from tests.importing import (
     pi_header,
     pi_user,
     shown,
+    versions_of,
     view_of,
     written,
 )
@@ -98,6 +102,39 @@ def test_a_file_may_begin_with_a_malformed_line(tmp_path: Path) -> None:
     assert file.format == "pi"
     assert len(list(file)) == 1
     assert file.report.count("malformed") == 1
+
+
+SOMETHING_ELSE = ("null", "7", "true", '""', '"x"', "[]", "{}", "[7]", '{"type": "x"}', "[null]")
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each container in a value, with each of its keys."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places(value[key])
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("name", [path.name for path in sorted(SAMPLES.glob("*.jsonl"))])
+def test_any_value_anywhere_is_imported_or_named(tmp_path: Path, name: str, seed: int) -> None:
+    random = Random(seed)
+    for _ in range(25):
+        lines = [json.loads(line) for line in (SAMPLES / name).read_bytes().splitlines()]
+        for _ in range(random.randint(1, 5)):
+            container, key = random.choice([*places(lines)])
+            container[key] = json.loads(random.choice(SOMETHING_ELSE))
+        try:
+            conversations, report = imported(written(tmp_path, *lines))
+        except UnknownFormat:
+            continue
+        assert [fate.line for fate in report.lines] == list(range(1, len(lines) + 1))
+        versions: dict[str, int] = {}
+        for conversation in conversations:
+            recorded = record_offline(conversation, len(versions) + 1, versions)
+            versions |= versions_of(recorded)
+        named = {entry for fate in report.lines for entry in fate.entries}
+        assert named == set(versions)
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,10 @@ def finish_reason(record: dict[str, Any], lost: Lost) -> FinishReason | None:
     details = message.get("stop_details") if isinstance(message, dict) else None
     if isinstance(details, dict) and details.get("type") == "refusal":
         return "content_filter"
-    if stop is not None and stop not in FINISH_REASONS:
+    reason = FINISH_REASONS.get(stop) if isinstance(stop, str) else None
+    if stop is not None and reason is None:
         lost(f"message.stop_reason {stop!r}")
-    return FINISH_REASONS.get(stop) if isinstance(stop, str) else None
+    return reason
 
 
 def model_and_usage(record: dict[str, Any]) -> tuple[str | None, Usage | None]:

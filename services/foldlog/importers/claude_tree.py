@@ -165,7 +165,7 @@ def _is_turn(node: Node) -> bool:
         return False
     match node.kind:
         case "user":
-            kinds = {block.get("type") for block in blocks_of(record)}
+            kinds = {str(block.get("type")) for block in blocks_of(record)}
             return kinds != {"tool_result"} or node.parent is None
         case "assistant":
             key = reply_key(record)

@@ -153,7 +153,10 @@ def content_parts(content: Any, owner: str, lost: Lost) -> tuple[Content, ...]:
 
 def _reasoning(item: dict[str, Any], lost: Lost) -> Reasoning:
     _list_lost(item, {"summary", "content", "encrypted_content", "id"}, "reasoning", lost)
-    shown = [*(item.get("summary") or []), *(item.get("content") or [])]
+    told = [item.get("summary") or [], item.get("content") or []]
+    if not all(isinstance(pieces, list) for pieces in told):
+        raise MalformedRecord("reasoning is told in lists of texts")
+    shown = [piece for pieces in told for piece in pieces]
     texts = [str(piece["text"]) for piece in shown if isinstance(piece, dict) and "text" in piece]
     payload = ProviderPayload("openai", _without_internal(item))
     return Reasoning(content="\n".join(texts), payload=payload)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from foldlog.importers.errors import MalformedRecord
@@ -98,9 +99,12 @@ class MessageReader:
 
 
 def convert_tools(record: dict[str, Any], lost: Lost) -> tuple[Tool, ...]:
-    """The tools on offer, in either form that OpenAI has had."""
+    """The tools on offer, in either form that OpenAI has had. Raises MalformedRecord."""
     tools = []
-    for offered in (record.get("tools") or []) + (record.get("functions") or []):
+    lists = [record.get("tools") or [], record.get("functions") or []]
+    if not all(isinstance(offers, list) for offers in lists):
+        raise MalformedRecord("the tools on offer are a list")
+    for offered in chain(*lists):
         function = offered.get("function", offered) if isinstance(offered, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             lost("a tool that is no function")

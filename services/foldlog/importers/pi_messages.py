@@ -143,13 +143,14 @@ def _assistant(message: dict[str, Any], lost: Lost) -> Message:
             case _:
                 lost(f"assistant.content of type {block.get('type')!r}")
     stop = message.get("stopReason")
-    if stop is not None and stop not in FINISH_REASONS:
+    reason = FINISH_REASONS.get(stop) if isinstance(stop, str) else None
+    if stop is not None and reason is None:
         lost(f"assistant.stopReason {stop!r}")
     model = message.get("model")
     return Message(
         role="assistant",
         parts=tuple(parts),
-        finish_reason=FINISH_REASONS.get(stop) if isinstance(stop, str) else None,
+        finish_reason=reason,
         model=model if isinstance(model, str) else None,
         usage=convert_usage(message.get("usage"), lost),
     )
