@@ -43,20 +43,23 @@ class Announcer:
             )
 
 
-async def publish(records: Records, pressure: Pressure) -> bool:
-    """Queue a pressure event; False where one is queued or in progress already."""
-    if not await records.announce_pressure(
+async def publish(records: Records, pressure: Pressure) -> int | None:
+    """Queue a pressure event, and its place in the queue.
+
+    None where one of the conversation is queued or in progress already.
+    """
+    request = await records.announce_pressure(
         pressure.tenant, pressure.conversation, _encode(pressure)
-    ):
-        return False
-    _logger.info(
-        "pressure",
-        conversation=pressure.conversation,
-        tokens=pressure.tokens,
-        level=pressure.level,
-        trigger=pressure.reason,
     )
-    return True
+    if request is not None:
+        _logger.info(
+            "pressure",
+            conversation=pressure.conversation,
+            tokens=pressure.tokens,
+            level=pressure.level,
+            trigger=pressure.reason,
+        )
+    return request
 
 
 def model_of(view: ContextView) -> str | None:

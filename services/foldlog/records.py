@@ -94,13 +94,16 @@ class Records:
         tokens = (encode_token(part) if part else "*" for part in (what, tenant, conversation))
         return [record async for record in self._read(DEAD, f"dead.{'.'.join(tokens)}")]
 
-    async def announce_pressure(self, tenant: str, conversation: str, data: bytes) -> bool:
-        """Queues work for a conversation; False where some is queued or in progress already."""
+    async def announce_pressure(self, tenant: str, conversation: str, data: bytes) -> int | None:
+        """Queues work for a conversation, and its place in the queue.
+
+        None where some is queued or in progress already.
+        """
         answer = await self._publish(pressure_subject(tenant, conversation), data)
         if answer.code == QUEUE_FULL:
-            return False
+            return None
         _check(answer)
-        return not answer.duplicate
+        return answer.version
 
     async def _add(self, subject: str, data: bytes) -> int:
         answer = await self._publish(subject, data)

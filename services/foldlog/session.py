@@ -22,6 +22,7 @@ from foldlog.contexts import At, Contexts, UnknownEntry
 from foldlog.errors import ConversationExists, VersionConflict
 from foldlog.log import Log
 from foldlog.records import Records
+from foldlog.room import Room, check_room
 from foldlog.streams import set_up
 from foldlog.views import Views
 from foldlog_events.entries import (
@@ -43,10 +44,14 @@ from foldlog_events.entries import (
 )
 from foldlog_events.errors import InvalidEntry
 from foldlog_events.messages import Message, Seen, Tool
+from foldlog_projections.attempts import CompactionRecord
 from foldlog_projections.fold import ContextFold
+from foldlog_projections.policy import Policies, default
 from foldlog_projections.prompt import plan_prompt
 from foldlog_projections.views import ContextView
 
+DEFAULT_WINDOW = 200_000
+"""Tokens a model is assumed to take where no policy says otherwise."""
 APPEND_DEADLINE = 30.0
 """Seconds after which an append gives up, unless the caller says otherwise."""
 
@@ -58,8 +63,11 @@ async def connect(
     tenant: str = DEFAULT_TENANT,
     actor: str = "",
     replicas: int = 1,
+    policies: Policies | None = None,
 ) -> AsyncIterator["Foldlog"]:
     """A connection to the log; streams that do not exist yet are made.
+
+    `policies` are those of the models in use; without them a window of 200,000 tokens is assumed.
 
     Raises BrokerUnreachable, JetStreamUnavailable, or StreamMismatch where an existing stream
     is configured otherwise.
@@ -67,7 +75,7 @@ async def connect(
     broker = await connect_to_broker(url)
     try:
         await set_up(broker, replicas=replicas)
-        yield Foldlog(broker, tenant=tenant, actor=actor)
+        yield Foldlog(broker, tenant=tenant, actor=actor, policies=policies)
     finally:
         await broker.close()
 
@@ -75,10 +83,18 @@ async def connect(
 class Foldlog:
     """The log as one process uses it."""
 
-    def __init__(self, broker: Broker, *, tenant: str = DEFAULT_TENANT, actor: str = "") -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        actor: str = "",
+        policies: Policies | None = None,
+    ) -> None:
         self.broker = broker
         self.tenant = tenant
         self.actor = actor
+        self.policies = policies or Policies(fallback=default(DEFAULT_WINDOW))
         self.log = Log(broker)
         self.artifacts = Artifacts(broker)
         self.views = Views(broker, self.artifacts)
@@ -100,6 +116,14 @@ class Session:
         self._contexts = foldlog.contexts
         self.conversation = conversation
         self.tenant = tenant
+        self._room = Room(
+            foldlog.broker,
+            foldlog.records,
+            foldlog.contexts,
+            foldlog.policies,
+            tenant,
+            conversation,
+        )
         self._context: ContextFold | None = None
         self._own_version = 0
         self._seen: Seen | None = None
@@ -141,6 +165,7 @@ class Session:
         """The context for the next request, with exactly these sections and tools in force.
 
         Appends the smallest patch that leads there, and nothing where they are in force already.
+        Raises ContextTooLarge, which lists what takes the room, over the hard limit of the policy.
         """
         while True:
             context = await self._current()
@@ -148,6 +173,7 @@ class Session:
             view = context.view()
             plan = plan_prompt(view.sections, view.tools, tuple(sections), tuple(tools))
             if plan.changes_nothing:
+                check_room(view, self._foldlog.policies)
                 return await self.context()
             patch = SystemEntry(
                 **self._envelope(),
@@ -159,7 +185,6 @@ class Session:
                 await self.append(patch, expect=view.base_version.log)
             except VersionConflict:
                 continue
-            return await self.context()
 
     async def edit(
         self, target: str, replace: Sequence[Message] | None = None, *, reason: str = ""
@@ -209,6 +234,31 @@ class Session:
             raise ConversationExists(conversation, tenant=self.tenant) from None
         child._own_version = recorded[-1].version
         return child
+
+    async def compact(self, instructions: str = "", *, within: float = 120.0) -> CompactionRecord:
+        """Have the context compacted now, and how that ended.
+
+        `instructions` say what the summary should heed. A compactor does the work; while one is
+        at it already, this waits for its end first. Raises CompactionTimedOut after `within` s.
+        """
+        return await self._room.compact(instructions, within)
+
+    async def report_overflow(self, *, within: float = 120.0) -> bool:
+        """After a provider refused the request as too large: whether the context is smaller now.
+
+        Only then may the request be sent again, prepared anew. Raises CompactionTimedOut.
+        """
+        before = (await self._current()).view()
+        await self._room.after_overflow(within)
+        return (await self._current()).view().digest != before.digest
+
+    async def wait_for_room(self, *, within: float = 120.0) -> ContextView:
+        """The context, once it is under the hard limit of its model's policy.
+
+        Raises CompactionTimedOut after `within` seconds.
+        """
+        await self._room.wait(within)
+        return await self.context()
 
     async def watch(self, after: int | None = None) -> AsyncIterator[Recorded | Unreadable]:
         """Entries as they are appended, in order, from after a version on (default: from now)."""
