@@ -1,6 +1,7 @@
 """The repository itself: its layout, and what must not be in it."""
 
 import itertools
+import os
 import re
 import subprocess
 import tomllib
@@ -117,10 +118,12 @@ def test_no_file_holds(what: str) -> None:
 
 def test_the_two_commands_need_no_step_between() -> None:
     """`make demo` and `make test` make the environment; the plan of a dry run shows it."""
+    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
     for target, last in (("demo", "foldlog demo"), ("test", "-m pytest")):
         plan = subprocess.run(
             ["make", "-n", "VENV=build/none-yet", target],
             cwd=ROOT,
+            env=environment,
             capture_output=True,
             check=True,
             text=True,
