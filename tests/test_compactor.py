@@ -18,6 +18,7 @@ from foldlog_projections.fold import ContextFold, empty
 from foldlog_projections.policy import load
 from foldlog_projections.pressure import manual
 from foldlog_projections.summary_source import SourceMessage
+from foldlog_projections.views import ContextView
 from tests.test_session import said
 from tests.workers import SMALL, Gated, eventually, running_compactor, running_projector
 
@@ -68,7 +69,7 @@ async def check_coverage(foldlog: Foldlog, conversation: str) -> int:
     of the messages seen at its base version. Returns how many compactions there are.
     """
     fold = ContextFold(empty("default", conversation))
-    views = {}
+    views: dict[int, ContextView] = {}
     count = 0
     async for read in foldlog.log.read("default", conversation):
         assert isinstance(read, Recorded)

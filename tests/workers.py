@@ -24,9 +24,10 @@ async def running_projector(url: str, settings: Settings | None = None) -> Async
     messages = stream_broker(url, "projector", 30, Gone())
     async with broker_with_streams(url, "projector") as broker:
         app = projector.application(projector.Projector(broker, settings), messages, 5.0)
-        await app.start()
-        yield
-        await app.stop()
+        async with app.lifespan_context():
+            await app.start()
+            yield
+            await app.stop()
 
 
 @contextlib.asynccontextmanager

@@ -100,6 +100,7 @@ class Projection:
         self._delivered = DeliveredRun()
         self._batch_start = 0
         self._slots = asyncio.Semaphore(self._limits.concurrency)
+        self._at_work = asyncio.Lock()
 
     async def project(
         self, batch: Mapping[ConversationKey, Sequence[Read]], *, is_whole: bool = True
@@ -108,6 +109,12 @@ class Projection:
 
         `is_whole` is false where the worker was given more than it can pass on.
         """
+        async with self._at_work:
+            return await self._project(batch, is_whole=is_whole)
+
+    async def _project(
+        self, batch: Mapping[ConversationKey, Sequence[Read]], *, is_whole: bool
+    ) -> dict[ConversationKey, Exception]:
         self._batch_start = self._delivered.extend(
             (read.version for reads in batch.values() for read in reads), is_whole=is_whole
         )
@@ -127,9 +134,10 @@ class Projection:
 
     async def flush(self) -> None:
         """Store every view that is ahead of its stored form."""
-        for key, kept in tuple(self._kept.items()):
-            if kept.fold.version > kept.stored_version:
-                await self._store(key, kept)
+        async with self._at_work:
+            for key, kept in tuple(self._kept.items()):
+                if kept.fold.version > kept.stored_version:
+                    await self._store(key, kept)
 
     async def _project_one(self, key: ConversationKey, reads: Sequence[Read]) -> None:
         async with self._slots:
@@ -137,7 +145,7 @@ class Projection:
             kept = await self._load(key, at_least=max(read.version for read in reads))
             before = kept.fold.version
             await self._fold(kept, reads, is_loaded=is_loaded)
-            has_moved = kept.fold.version > before or not kept.revision
+            has_moved = kept.fold.version > before or not kept.stored_version
             if has_moved:
                 kept.unstored_entries += len(reads)
                 if self._is_due(kept):

@@ -4,8 +4,9 @@ Any number of projectors share one durable consumer; each may be killed at any m
 """
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
 import structlog
@@ -39,6 +40,8 @@ CONSUMER = "projector"
 BATCH = 1_000
 GATHER = 0.05
 """Seconds a batch is gathered for; an entry is in its view at the latest this much later."""
+REST = 1.0
+"""Seconds after which a large view is stored though few of its entries are new."""
 TRIES = 5
 RETRY_DELAY = 1.0
 """Seconds before a conversation that could not be projected is tried again, times the tries."""
@@ -58,6 +61,22 @@ class Projector:
             Announcer(self._records, policies_of(settings)).announce,
             ProjectionLimits(views_in_memory=settings.views_in_memory),
         )
+
+    @contextlib.asynccontextmanager
+    async def storing_rested_views(self) -> AsyncIterator[None]:
+        """Store large views, which wait for more entries, soon after the last one came."""
+
+        async def store() -> None:
+            while True:
+                await asyncio.sleep(REST)
+                with contextlib.suppress(FoldlogError):
+                    await self.projection.flush()
+
+        storing = asyncio.create_task(store())
+        try:
+            yield
+        finally:
+            storing.cancel()
 
     async def handle(self, messages: Sequence[Msg]) -> None:
         """Project one batch; acknowledge what is in views, give back what is not."""
@@ -144,7 +163,7 @@ def application(projector: Projector, messages: NatsBroker, patience: float) -> 
     async def project(message: Annotated[NatsBatchMessage, Context("message")]) -> None:
         await projector.handle(message.raw_message)
 
-    app = FastStream(messages, logger=None)
+    app = FastStream(messages, logger=None, lifespan=projector.storing_rested_views)
     app.on_shutdown(projector.projection.flush)
     return app
 
