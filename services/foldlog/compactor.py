@@ -49,6 +49,8 @@ CONSUMER = "compactor"
 SIGNS_OF_LIFE = 3
 """Signs of life within the patience of the queue."""
 TRIES = 5
+DELIVERIES = 10
+"""Deliveries after which an event is buried: whoever takes it on dies."""
 RETRY_DELAY = 2.0
 
 _logger = structlog.get_logger("foldlog.compactor")
@@ -244,8 +246,9 @@ def application(compactor: Compactor, messages: NatsBroker, patience: float) -> 
             await message.ack()
             return
         tries = message.raw_message.metadata.num_delivered
-        if tries > TRIES:
-            await compactor.bury(message.raw_message, f"{TRIES} workers died of it, or were killed")
+        if tries > DELIVERIES:
+            reason = f"{DELIVERIES} workers died of it, or were killed"
+            await compactor.bury(message.raw_message, reason)
             await message.ack()
             return
         try:
