@@ -17,10 +17,12 @@ async def start_bound(
     on_parent_death: signal.Signals,
     inherit: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
+    output: int | None = None,
 ) -> asyncio.subprocess.Process:
     """Start a command in a process group of its own, bound to this process's life.
 
-    `inherit` are descriptors it keeps open, `environment` variables added to this process's.
+    `inherit` are descriptors it keeps open, `environment` variables added to this process's,
+    `output` the descriptor that it writes to instead of this process's own output and errors.
 
     Its group keeps a terminal's Ctrl-C from it: who started it decides when it ends. Call this
     from a thread that lives as long as the child shall, since the kernel watches the thread.
@@ -29,6 +31,8 @@ async def start_bound(
         *(sys.executable, "-I", "-S", str(Path(bound.__file__))),
         *(str(os.getpid()), str(int(on_parent_death)), *command),
         stdin=asyncio.subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
         pass_fds=tuple(inherit),
         env={**os.environ, **(environment or {})},
         process_group=0,
