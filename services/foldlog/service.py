@@ -39,10 +39,17 @@ class Gone:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._is_stopping = False
         self.error: FoldlogError | None = None
+
+    def stopping(self) -> None:
+        """The service was told to stop: connections that close from now on are no error."""
+        self._is_stopping = True
 
     def report(self, error: FoldlogError) -> None:
         """Note the first reason and wake who waits."""
+        if self._is_stopping:
+            return
         if self.error is None:
             self.error = error
         self._event.set()
@@ -82,6 +89,7 @@ async def broker_with_streams(url: str, name: str) -> AsyncIterator[Broker]:
 
 async def run(app: FastStream, consumer: tuple[str, str], broker: Broker, gone: Gone) -> None:
     """Run until told to stop. Raises what made it impossible to go on."""
+    app.on_shutdown(gone.stopping)
     serving = asyncio.create_task(app.run())
     watches = [
         asyncio.create_task(_watch_connection(broker, gone)),
