@@ -45,9 +45,17 @@ def status_of(message: Msg) -> str | None:
     return message.headers.get("Status") if message.headers else None
 
 
+def addresses_of(url: str) -> list[str]:
+    """The servers of a cluster, which `url` names with commas between them."""
+    return [address.strip() for address in url.split(",") if address.strip()]
+
+
 def _without_credentials(url: str) -> str:
-    scheme, mark, rest = url.rpartition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+    shown = []
+    for address in addresses_of(url):
+        scheme, mark, rest = address.rpartition("://")
+        shown.append(f"{scheme}{mark}{rest.rpartition('@')[2]}")
+    return ",".join(shown)
 
 
 class Broker:
@@ -309,7 +317,7 @@ class Broker:
         try:
             async with asyncio.timeout(wait):
                 await self.client.connect(
-                    self._address,
+                    addresses_of(self._address),
                     error_cb=self._on_error,
                     disconnected_cb=self._on_disconnected,
                     reconnected_cb=self._on_reconnected,
@@ -361,6 +369,8 @@ class Inbox:
 
 async def connect(url: str, *, name: str = "foldlog", wait: float = 3.0, **options: Any) -> Broker:
     """Connects to the broker at `url` (`nats://[user:password@]host:port`).
+
+    The servers of a cluster are named with commas between them; any one that answers will do.
 
     Tries for `wait` seconds. `options` go to nats-py's `connect` (credentials, TLS). Later
     losses of the connection are mended in the background, without end. Raises

@@ -12,7 +12,7 @@ import structlog
 from faststream import FastStream
 from faststream.nats import NatsBroker
 
-from foldlog.broker import Broker, connect
+from foldlog.broker import Broker, addresses_of, connect
 from foldlog.errors import BrokerRefused, ConnectionClosed, FoldlogError
 from foldlog.streams import set_up
 
@@ -66,7 +66,7 @@ def stream_broker(url: str, name: str, patience: float, gone: Gone) -> NatsBroke
         gone.report(ConnectionClosed(f"no connection to {url} for {patience:g} s"))
 
     return NatsBroker(
-        url,
+        addresses_of(url),
         name=name,
         max_reconnect_attempts=max(1, round(patience / RECONNECT_WAIT)),
         reconnect_time_wait=RECONNECT_WAIT,
