@@ -97,7 +97,7 @@ async def test_wrong_address(host: str, capfd: pytest.CaptureFixture[str]) -> No
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("url", ["", "nats://", "nats://host:notaport", "http//x:y:z"])
+@pytest.mark.parametrize("url", ["", " , ", "nats://", "nats://host:notaport", "http//x:y:z"])
 async def test_malformed_address(url: str) -> None:
     with pytest.raises(BrokerUnreachable):
         await connect(url, wait=0.5)

@@ -166,7 +166,8 @@ class Artifacts:
                 await self.broker.send(subject, chunk) for chunk in chunks[at : at + _IN_FLIGHT]
             ]
             try:
-                answers = await asyncio.wait_for(asyncio.gather(*futures), REQUEST_TIMEOUT)
+                async with asyncio.timeout(REQUEST_TIMEOUT):
+                    answers = await asyncio.gather(*futures)
             except TimeoutError:
                 raise RequestTimeout(
                     f"the broker took no content for {REQUEST_TIMEOUT:g} s: put it again"

@@ -155,7 +155,8 @@ class Broker:
         """
         future = await self.send(subject, payload, headers)
         try:
-            answer = await asyncio.wait_for(future, within)
+            async with asyncio.timeout(within):
+                answer = await future
         except TimeoutError:
             raise RequestTimeout(
                 f"the broker at {self.url} did not answer {subject} within {within:g} s: "
@@ -187,7 +188,8 @@ class Broker:
                 try:
                     answer = queue.get_nowait()
                 except asyncio.QueueEmpty:
-                    answer = await asyncio.wait_for(queue.get(), idle_timeout)
+                    async with asyncio.timeout(idle_timeout):
+                        answer = await queue.get()
                 if answer is None:
                     raise self._broken()
                 if status_of(answer) == NO_RESPONDERS:
@@ -314,10 +316,14 @@ class Broker:
 
     async def _open(self, wait: float, options: Mapping[str, Any]) -> None:
         """Connects. Raises BrokerUnreachable after `wait` s."""
+        addresses = addresses_of(self._address)
+        if not addresses:
+            # nats-py would spin over an empty list, and no timeout could end it.
+            raise BrokerUnreachable(self.url, "no address was given")
         try:
             async with asyncio.timeout(wait):
                 await self.client.connect(
-                    addresses_of(self._address),
+                    addresses,
                     error_cb=self._on_error,
                     disconnected_cb=self._on_disconnected,
                     reconnected_cb=self._on_reconnected,
@@ -359,7 +365,9 @@ class Inbox:
     async def next(self, within: float) -> Msg:
         """The next delivery. Raises RequestTimeout after `within` s and on a break."""
         try:
-            message = await asyncio.wait_for(self._queue.get(), within)
+            # Not wait_for: in Python 3.11 it loses a cancellation that meets an arrival.
+            async with asyncio.timeout(within):
+                message = await self._queue.get()
         except TimeoutError:
             raise RequestTimeout(f"nothing came for {within:g} s: ask again") from None
         if message is None:
