@@ -52,11 +52,16 @@ async def test_same_content_is_stored_once(artifacts: Artifacts) -> None:
     assert [name async for name in artifacts.names()] == [first.digest]
 
 
-async def test_natss_own_tools_read_an_artifact(artifacts: Artifacts) -> None:
+async def test_natss_own_tools_read_and_delete_an_artifact(artifacts: Artifacts) -> None:
     content = os.urandom(600_000)
     reference = await artifacts.put(content, "text/plain")
     bucket = await artifacts.broker.client.jetstream().object_store(ARTIFACTS_BUCKET)
     assert (await bucket.get(reference.digest)).data == content
+    await bucket.delete(reference.digest)
+    with pytest.raises(UnknownArtifact):
+        await artifacts.get(reference.digest)
+    await artifacts.put(content, "text/plain")
+    assert await artifacts.get(reference.digest) == content
 
 
 async def test_unknown_and_half_written_artifacts_are_not_there(

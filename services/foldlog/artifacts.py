@@ -8,6 +8,7 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import AsyncIterator
+from datetime import datetime
 from secrets import token_hex
 
 import msgspec
@@ -56,7 +57,17 @@ class Artifacts:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
 
-    async def put(self, content: bytes, mime_type: str, *, preview: str = "") -> ArtifactReference:
+    async def put(
+        self,
+        content: bytes,
+        mime_type: str,
+        *,
+        preview: str = "",
+        source: str = "",
+        coverage: str = "",
+        time: datetime | None = None,
+        valid_until: datetime | None = None,
+    ) -> ArtifactReference:
         """Stores content and returns the part that refers to it.
 
         The same content is stored once, whoever stores it; then the first type and preview
@@ -67,7 +78,14 @@ class Artifacts:
         preview = preview[:PREVIEW_CHARACTERS]
         await self.put_named(digest, content, metadata={"mime_type": mime_type, "preview": preview})
         return ArtifactReference(
-            digest=digest, mime_type=mime_type, size=len(content), preview=preview
+            digest=digest,
+            mime_type=mime_type,
+            size=len(content),
+            preview=preview,
+            source=source,
+            coverage=coverage,
+            time=time,
+            valid_until=valid_until,
         )
 
     async def get(self, digest: str) -> bytes:
@@ -176,14 +194,19 @@ class Artifacts:
                 _check(meaning(answer))
         return len(chunks)
 
-    async def _put_metadata(self, metadata: _Metadata) -> bool:
+    async def _put_metadata(self, metadata: _Metadata, *, expected: int = 0) -> bool:
         """False where another process wrote the same name first."""
         answer = meaning(
             await self.broker.request(
-                _metadata_subject(metadata.name), _encode(metadata), headers={EXPECTED: "0"}
+                _metadata_subject(metadata.name),
+                _encode(metadata),
+                headers={EXPECTED: str(expected)},
             )
         )
         if answer.outcome is Outcome.CONFLICT:
+            if answer.version and await self._metadata(metadata.name) is None:
+                # What stands there is the marker that NATS's own tools leave on deletion.
+                return await self._put_metadata(metadata, expected=answer.version)
             return False
         _check(answer)
         return True
