@@ -245,6 +245,8 @@ async def test_time_travel_by_version_id_and_time(foldlog: Foldlog) -> None:
         assert said(await session.context(at=moment)) == ["user: one"]
     assert said(await session.context(at=datetime.now(UTC))) == ["user: one", "user: two"]
     assert said(await session.context(at=0)) == []
+    await session.reset([user("anew")])
+    assert said(await session.context(at=10**9)) == ["user: anew"]
     with pytest.raises(UnknownEntry):
         await session.context(at="no-such-id")
 

@@ -28,12 +28,13 @@ async def lane_tails(
     broker: Broker, tenant: str, conversation: str, up_to: int
 ) -> dict[Lane, Read]:
     """The last entry of each lane at or before a version; a lane without one is missing."""
+    stream = entries_stream(tenant, conversation)
     query: dict[str, Any] = {"multi_last": [both_lanes(tenant, conversation)], "batch": 2}
-    if up_to < LATEST:
+    found, _ = await direct_retrying(broker, stream, query, within=REQUEST_TIMEOUT)
+    if any(stored.version > up_to for stored in found):
+        # Only now: the broker finds nothing at all where `up_to_seq` is beyond its last.
         query["up_to_seq"] = up_to
-    found, _ = await direct_retrying(
-        broker, entries_stream(tenant, conversation), query, within=REQUEST_TIMEOUT
-    )
+        found, _ = await direct_retrying(broker, stream, query, within=REQUEST_TIMEOUT)
     return {parse_subject(stored.subject).lane: read_stored(stored) for stored in found}
 
 
