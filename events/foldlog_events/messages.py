@@ -4,6 +4,7 @@ Names and shapes follow OpenTelemetry's GenAI semantic conventions for input and
 messages; `aborted`, `error` and `deferred` are finish reasons of our own.
 """
 
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
@@ -73,6 +74,14 @@ class ArtifactReference(Part, frozen=True, kw_only=True, omit_defaults=True, tag
     size: int
     """Bytes."""
     preview: str = ""
+    source: str = ""
+    """Where the content comes from."""
+    coverage: str = ""
+    """What part of the world, and of its source, the content covers."""
+    time: datetime | None = None
+    """Of the data, as its source states it."""
+    valid_until: datetime | None = None
+    """From this moment on the content is not to be relied on; with its offset from UTC."""
 
 
 Content = Text | Blob | File | Uri | ArtifactReference

@@ -1,5 +1,6 @@
 """foldlog: the conversation log for LLM agents."""
 
+from foldlog.recall_tool import RECALL
 from foldlog.session import Foldlog, Session, connect
 from foldlog_events.entries import (
     EditEntry,
@@ -26,6 +27,7 @@ from foldlog_events.messages import (
 from foldlog_projections.views import ContextView
 
 __all__ = [
+    "RECALL",
     "ContextView",
     "EditEntry",
     "Entry",

@@ -6,35 +6,37 @@ async with connect("nats://127.0.0.1:4222") as log:
     view = await session.prepare(sections=[Section(name="role", text="You are an analyst.")])
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Unpack
 
-import msgspec
 from uuid_utils import uuid7
 
+from foldlog.acting import StepFields
 from foldlog.artifacts import Artifacts
+from foldlog.attaching import INLINE_BYTES, TEXT, Facts, attach, with_large_texts_attached
 from foldlog.attempt_log import AttemptLog
 from foldlog.broker import Broker
 from foldlog.broker import connect as connect_to_broker
+from foldlog.composing import compose
 from foldlog.contexts import At, Contexts, UnknownEntry
 from foldlog.errors import ConversationExists, VersionConflict
 from foldlog.log import Log
+from foldlog.looking import Looking
 from foldlog.records import Records
 from foldlog.room import Room, check_room
 from foldlog.streams import set_up
 from foldlog.views import Views
 from foldlog_events.entries import (
     DEFAULT_TENANT,
+    ActionEntry,
+    ActionStep,
     Baseline,
-    CompactionEntry,
     Edit,
     EditEntry,
     Entry,
-    ErasedEntry,
     ForkEntry,
-    MessageEntry,
     NoteEntry,
     Recorded,
     ResetEntry,
@@ -42,8 +44,7 @@ from foldlog_events.entries import (
     SystemEntry,
     Unreadable,
 )
-from foldlog_events.errors import InvalidEntry
-from foldlog_events.messages import Message, Seen, Tool
+from foldlog_events.messages import ArtifactReference, Message, Seen, Tool
 from foldlog_projections.attempts import CompactionRecord
 from foldlog_projections.fold import ContextFold
 from foldlog_projections.policy import Policies, default
@@ -107,15 +108,12 @@ class Foldlog:
         return Session(self, conversation, tenant=tenant or self.tenant)
 
 
-class Session:
+class Session(Looking):
     """One conversation: append to it, see its context, change how it is seen."""
 
     def __init__(self, foldlog: Foldlog, conversation: str, *, tenant: str) -> None:
+        super().__init__(foldlog.log, foldlog.contexts, foldlog.artifacts, tenant, conversation)
         self._foldlog = foldlog
-        self._log = foldlog.log
-        self._contexts = foldlog.contexts
-        self.conversation = conversation
-        self.tenant = tenant
         self._room = Room(
             foldlog.broker,
             foldlog.records,
@@ -125,7 +123,6 @@ class Session:
             conversation,
         )
         self._context: ContextFold | None = None
-        self._own_version = 0
         self._seen: Seen | None = None
 
     async def append(
@@ -134,15 +131,26 @@ class Session:
         expect: int | None = None,
         causation: str | None = None,
         deadline: float = APPEND_DEADLINE,
+        inline_bytes: int | None = INLINE_BYTES,
     ) -> tuple[Recorded, ...]:
         """Append entries, or messages as one entry; all of them or none.
+
+        A text of a user or a tool over `inline_bytes` (256 KiB; None: no limit) is kept as an
+        artifact, and the entry holds a reference with a preview.
 
         `expect` is the version of the `log` lane that the caller acts on: if the lane has moved
         on, VersionConflict holds what came in between and nothing is written. Without it the
         entries are put after whatever is there. Once this returns, they are durable. Raises
         InvalidEntry, EntryTooLarge, and AppendOutcomeUnknown after `deadline` seconds.
         """
-        entries = self._entries(items, causation)
+        entries = compose(items, self._envelope, seen=self._seen, causation=causation)
+        if inline_bytes is not None:
+            entries = tuple(
+                [
+                    await with_large_texts_attached(self._foldlog.artifacts, entry, inline_bytes)
+                    for entry in entries
+                ]
+            )
         recorded = await self._log.append(entries, expect=expect, deadline=deadline)
         self._own_version = max(self._own_version, recorded[-1].version)
         return recorded
@@ -216,6 +224,38 @@ class Session:
         )
         return (await self.append(entry))[0]
 
+    async def act(
+        self,
+        action: str,
+        step: ActionStep,
+        *,
+        entry_id: str | None = None,
+        deadline: float = APPEND_DEADLINE,
+        **fields: Unpack[StepFields],
+    ) -> Recorded:
+        """Take one step of an action, where the ledger allows it; of two starts one succeeds.
+
+        `requested`, `approved` and `started` state the arguments or their digest. A step that
+        was taken already is returned as it was. After AppendOutcomeUnknown call it again with
+        `entry_id` from the error. Raises InvalidTransition; then nothing was written.
+        """
+        envelope = self._envelope()
+        envelope["id"] = entry_id or envelope["id"]
+        entry = ActionEntry(**envelope, action=action, step=step, **fields)
+        recorded = await self._actions.take(entry, deadline=deadline)
+        self._own_version = max(self._own_version, recorded.version)
+        return recorded
+
+    async def attach(
+        self, content: bytes | str, mime_type: str = TEXT, **facts: Unpack[Facts]
+    ) -> ArtifactReference:
+        """Keep content as an artifact; the reference goes into a message, for the model to see
+        its preview.
+
+        Past its `valid_until` a recall says so. Raises InvalidEntry, BrokerRefused.
+        """
+        return await attach(self._foldlog.artifacts, content, mime_type, **facts)
+
     async def fork(self, conversation: str, at: At | None = None) -> "Session":
         """A new conversation that inherits this one up to a moment, now by default.
 
@@ -242,6 +282,13 @@ class Session:
         at it already, this waits for its end first. Raises CompactionTimedOut after `within` s.
         """
         return await self._room.compact(instructions, within)
+
+    async def cancel_compaction(self, *, within: float = 2.0) -> bool:
+        """End the compaction that is under way: the context stays as it was, and a record says so.
+
+        False where no compactor had one in hand. Raises BrokerUnreachable.
+        """
+        return await self._room.cancel(within)
 
     async def report_overflow(self, *, within: float = 120.0) -> bool:
         """After a provider refused the request as too large: whether the context is smaller now.
@@ -298,47 +345,3 @@ class Session:
             "time": datetime.now(UTC),
             "actor": self._foldlog.actor,
         }
-
-    def _entries(
-        self, items: Iterable[Message | Entry], causation: str | None
-    ) -> tuple[Entry, ...]:
-        """Entries in the order given; messages that stand together are one entry."""
-        entries: list[Entry] = []
-        together: list[Message] = []
-
-        def close_entry() -> None:
-            if together:
-                entries.append(
-                    MessageEntry(**self._envelope(), causation=causation, messages=tuple(together))
-                )
-                together.clear()
-
-        for item in items:
-            if isinstance(item, Message):
-                together.append(self._with_seen(item))
-            else:
-                close_entry()
-                entries.append(self._of_this(item))
-        close_entry()
-        if not entries:
-            raise InvalidEntry("nothing to append: give messages or entries")
-        return tuple(entries)
-
-    def _of_this(self, entry: Entry) -> Entry:
-        if (entry.tenant, entry.conversation) != (self.tenant, self.conversation):
-            raise InvalidEntry(
-                f"the entry is of conversation {entry.conversation!r} of {entry.tenant!r} and "
-                f"this session of {self.conversation!r} of {self.tenant!r}",
-                place="$.conversation",
-            )
-        if isinstance(entry, CompactionEntry | ForkEntry | ErasedEntry):
-            raise InvalidEntry(
-                "compactions, forks and erasures have calls of their own", place="$.kind"
-            )
-        return entry
-
-    def _with_seen(self, message: Message) -> Message:
-        """An assistant message remembers the context it answered."""
-        if message.role == "assistant" and message.seen is None and self._seen is not None:
-            return msgspec.structs.replace(message, seen=self._seen)
-        return message
