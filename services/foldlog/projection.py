@@ -129,15 +129,17 @@ class Projection:
                 failed[key] = outcome
             elif isinstance(outcome, BaseException):
                 raise outcome
-        await self._forget_oldest()
-        return failed
+        return failed | await self._forget_oldest()
 
-    async def flush(self) -> None:
-        """Store every view that is ahead of its stored form."""
+    async def flush(self) -> dict[ConversationKey, Exception]:
+        """Store every view that is ahead of its stored form; what failed is returned."""
         async with self._at_work:
-            for key, kept in tuple(self._kept.items()):
-                if kept.fold.version > kept.stored_version:
-                    await self._store(key, kept)
+            return await self._store_all(tuple(self._kept))
+
+    def is_stored(self, key: ConversationKey) -> bool:
+        """Whether the stored view holds all that was folded of a conversation."""
+        kept = self._kept.get(key)
+        return kept is None or kept.fold.version <= kept.stored_version
 
     async def _project_one(self, key: ConversationKey, reads: Sequence[Read]) -> None:
         async with self._slots:
@@ -222,8 +224,20 @@ class Projection:
                 kept.unstored_entries = 0
                 return
 
-    async def _forget_oldest(self) -> None:
-        while len(self._kept) > self._limits.views_in_memory:
-            key, kept = self._kept.popitem(last=False)
-            if kept.fold.version > kept.stored_version:
-                await self._store(key, kept)
+    async def _store_all(self, keys: Iterable[ConversationKey]) -> dict[ConversationKey, Exception]:
+        failed: dict[ConversationKey, Exception] = {}
+        for key in keys:
+            try:
+                if not self.is_stored(key):
+                    await self._store(key, self._kept[key])
+            except Exception as error:
+                del self._kept[key]
+                failed[key] = error
+        return failed
+
+    async def _forget_oldest(self) -> dict[ConversationKey, Exception]:
+        oldest = tuple(self._kept)[: max(0, len(self._kept) - self._limits.views_in_memory)]
+        failed = await self._store_all(oldest)
+        for key in oldest:
+            self._kept.pop(key, None)
+        return failed

@@ -6,7 +6,7 @@ Any number of projectors share one durable consumer; each may be killed at any m
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated
 
 import structlog
@@ -21,7 +21,16 @@ from foldlog.artifacts import Artifacts
 from foldlog.broker import Broker
 from foldlog.contexts import Contexts
 from foldlog.dead_letters import DeadLetter, bury
-from foldlog.errors import FoldlogError
+from foldlog.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ConnectionClosed,
+    FoldlogError,
+    JetStreamUnavailable,
+    RequestTimeout,
+    StaleRead,
+    ViewConflict,
+)
 from foldlog.log import Log
 from foldlog.logging_setup import configure
 from foldlog.policies import policies_of
@@ -45,6 +54,16 @@ REST = 1.0
 TRIES = 5
 RETRY_DELAY = 1.0
 """Seconds before a conversation that could not be projected is tried again, times the tries."""
+BROKER_TROUBLE = (
+    BrokerRefused,
+    BrokerUnreachable,
+    ConnectionClosed,
+    JetStreamUnavailable,
+    RequestTimeout,
+    StaleRead,
+    ViewConflict,
+)
+"""No fault of an entry: however long it lasts, the entry is not given up."""
 
 _logger = structlog.get_logger("foldlog.projector")
 
@@ -55,6 +74,7 @@ class Projector:
     def __init__(self, broker: Broker, settings: Settings) -> None:
         log = Log(broker)
         self._records = Records(broker)
+        self._unacknowledged: dict[ConversationKey, list[Msg]] = {}
         self.projection = Projection(
             Contexts(log, views := Views(broker, Artifacts(broker))),
             views,
@@ -70,13 +90,18 @@ class Projector:
             while True:
                 await asyncio.sleep(REST)
                 with contextlib.suppress(FoldlogError):
-                    await self.projection.flush()
+                    await self.flush()
 
         storing = asyncio.create_task(store())
         try:
             yield
         finally:
             storing.cancel()
+
+    async def flush(self) -> None:
+        """Store what is not stored yet, and acknowledge it."""
+        failed = await self.projection.flush()
+        await self._settle(failed)
 
     async def handle(self, messages: Sequence[Msg]) -> None:
         """Project one batch; acknowledge what is in views, give back what is not."""
@@ -91,26 +116,32 @@ class Projector:
                 continue
             groups.setdefault(key, []).append(message)
             reads.setdefault(key, []).append(read)
+        for key, group in groups.items():
+            self._unacknowledged.setdefault(key, []).extend(group)
         failed = await self.projection.project(reads, is_whole=not unknown)
         for message, read in unknown:
             tokens = parse_subject(message.subject)
             key = ConversationKey(tokens.tenant, tokens.conversation)
             await self._give_up(key, message, f"nobody can say whose entry this is: {read}")
-        for key, group in groups.items():
+        await self._settle(failed)
+
+    async def _settle(self, failed: Mapping[ConversationKey, Exception]) -> None:
+        """Acknowledge what stored views hold; a worker killed now leaves nothing behind."""
+        for key in tuple(self._unacknowledged):
             if key in failed:
-                await self._retry(key, group, failed[key])
-            else:
-                for message in group:
+                await self._retry(key, self._unacknowledged.pop(key), failed[key])
+            elif self.projection.is_stored(key):
+                for message in self._unacknowledged.pop(key):
                     await message.ack()
 
     async def _retry(self, key: ConversationKey, group: list[Msg], error: Exception) -> None:
         _logger.warning("not projected", conversation=key.conversation, error=str(error))
         for message in group:
             tries = message.metadata.num_delivered
-            if tries >= TRIES:
+            if tries >= TRIES and not isinstance(error, BROKER_TROUBLE):
                 await self._give_up(key, message, f"{type(error).__name__}: {error}")
             else:
-                await message.nak(delay=RETRY_DELAY * tries)
+                await message.nak(delay=RETRY_DELAY * min(tries, TRIES))
 
     async def _give_up(self, key: ConversationKey, message: Msg, reason: str) -> None:
         version = message.metadata.sequence.stream
@@ -164,7 +195,7 @@ def application(projector: Projector, messages: NatsBroker, patience: float) -> 
         await projector.handle(message.raw_message)
 
     app = FastStream(messages, logger=None, lifespan=projector.storing_rested_views)
-    app.on_shutdown(projector.projection.flush)
+    app.on_shutdown(projector.flush)
     return app
 
 
