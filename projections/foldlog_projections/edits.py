@@ -10,10 +10,12 @@ from foldlog_projections.state import ERASED, Active
 
 
 class ActingEdit(NamedTuple):
-    """What an edit makes its target contribute, and from which version on."""
+    """What an edit makes its target contribute."""
 
-    version: int
-    """Of the entry that says so; `ERASED` for a tombstone, which outranks every edit."""
+    written: int
+    """Version of the entry that says so; it acts on what came before that."""
+    rank: int
+    """The same, but for a tombstone, which outranks every edit."""
     messages: tuple[Message, ...]
 
 
@@ -29,29 +31,25 @@ def without_repeats(entries: Iterable[Active]) -> Iterator[Active]:
 def acting(in_range: Iterable[Active]) -> dict[str, ActingEdit]:
     """The edit that wins for each target (rules 2.1 and 2.5)."""
     in_range = tuple(in_range)
-    winning = {
-        edit.target: ActingEdit(entry.version, edit.replace or ())
+    edits = {
+        edit.target: ActingEdit(entry.version, entry.version, edit.replace or ())
         for entry in without_repeats(in_range)
         for edit in entry.edits
     }
-    return winning | {target: ActingEdit(ERASED, ()) for target in erased(in_range)}
+    tombstones = {
+        entry.erases: ActingEdit(entry.version, ERASED, ()) for entry in in_range if entry.erases
+    }
+    return edits | tombstones
 
 
 def erased(in_range: Iterable[Active]) -> frozenset[str]:
-    """The ids that tombstones name (rule 2.5)."""
+    """The ids that contribute nothing, since a tombstone names them (rule 2.5)."""
     return frozenset(entry.erases for entry in in_range if entry.erases)
 
 
 def edited(entry: Active, winning: dict[str, ActingEdit]) -> Active:
     """The entry as the winning edit of its id leaves it."""
     edit = winning.get(entry.id)
-    if edit is None or edit.version <= max(entry.version, entry.edited_at):
+    if edit is None or edit.written <= entry.version or edit.rank <= entry.edited_at:
         return entry
-    return msgspec.structs.replace(
-        entry, messages=edit.messages, patch=None, edited_at=edit.version
-    )
-
-
-def shows_nothing(entry: Active) -> Active:
-    """The entry as a tombstone leaves it."""
-    return msgspec.structs.replace(entry, messages=(), patch=None, edited_at=ERASED)
+    return msgspec.structs.replace(entry, messages=edit.messages, patch=None, edited_at=edit.rank)

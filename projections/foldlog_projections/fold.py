@@ -25,7 +25,7 @@ from foldlog_events.entries import (
 from foldlog_events.errors import FoldlogError
 from foldlog_events.messages import Message
 from foldlog_projections.contribution import contribution, head_contribution
-from foldlog_projections.edits import acting, edited, erased, shows_nothing, without_repeats
+from foldlog_projections.edits import acting, edited, erased, without_repeats
 from foldlog_projections.meter import ContextMeter
 from foldlog_projections.pairing import Transcript, counts
 from foldlog_projections.prompt import Prompt, leading_message, patch_message
@@ -49,10 +49,12 @@ class ForkWithoutParent(FoldlogError):
 class ContextFold:
     """A conversation's context while its entries are folded.
 
+    `marks` are faults that others found; its views tell of them, its state does not hold them.
     Not safe for use by several threads; a copy is `ContextFold(fold.state())`.
     """
 
-    def __init__(self, state: FoldState) -> None:
+    def __init__(self, state: FoldState, marks: tuple[Fault, ...] = ()) -> None:
+        self._marks = marks
         self._load(state)
 
     def _load(self, state: FoldState) -> None:
@@ -112,6 +114,11 @@ class ContextFold:
             return
         self._append(Active(version=version, id=f"{version}", kind="unreadable", fault=reason))
         self._reached(version, lane)
+
+    def apply_erased(self, version: int, lane: Lane) -> None:
+        """Pass over a place of a lane whose entry was erased: only its version still counts."""
+        self._lane_versions[lane] = max(self._lane_versions[lane], version)
+        self._version = max(self._version, version)
 
     def apply_older_head(self, version: int) -> None:
         """Pass over a head marker that a newer one is known to have superseded."""
@@ -178,8 +185,9 @@ class ContextFold:
             tools=self._prompt.tools,
             sections=self._prompt.sections,
             stale_compactions=self._stale,
-            faults=tuple(
-                Fault(entry.version, entry.fault) for entry in self._active if entry.fault
+            faults=(
+                *(Fault(entry.version, entry.fault) for entry in self._active if entry.fault),
+                *self._marks,
             ),
         )
 
@@ -246,8 +254,6 @@ class ContextFold:
         return None if entry.kept_from else len(self._active)
 
     def _append(self, entry: Active) -> None:
-        if entry.id in self._erased:
-            entry = shows_nothing(entry)
         self._active.append(entry)
         if entry.edits or entry.erases:
             self._kept = msgspec.structs.replace(self._kept, usage_void_to=entry.version)
@@ -287,6 +293,8 @@ class ContextFold:
 
     def _contribute(self, entry: Active) -> None:
         self._ids.add(entry.id)
+        if entry.id in self._erased:
+            return
         if entry.patch is not None and (
             self._kept.baseline is None or entry.version > self._kept.baseline_version
         ):
