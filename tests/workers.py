@@ -38,7 +38,9 @@ async def running_compactor(
     messages = stream_broker(url, "compactor", 30, Gone())
     async with broker_with_streams(url, "compactor") as broker:
         worker = compactor.Compactor(broker, settings, summariser or Extractive())
-        app = compactor.application(worker, messages, settings.compactor_patience)
+        app = compactor.application(
+            worker, messages, settings.compactor_patience, settings.compactions_at_once
+        )
         await app.start()
         yield
         await app.stop()

@@ -39,6 +39,11 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     seconds: float = 0.0
     model: str = ""
     usage: Usage | None = None
+    """Of all model calls of the attempt."""
+    calls: int = 0
+    """Calls of a model that it took."""
+    cost: float | None = None
+    """By the prices of the settings, in their currency; None where the model has none."""
     policy: str = ""
     attempt: Attempt | None = None
     """What decides when the next attempt is due; on ends only."""

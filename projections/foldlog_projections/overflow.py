@@ -12,6 +12,7 @@ _OVERFLOW = re.compile(
     | input\ length\ and\ `?max_tokens`?\ exceed\ context\ limit     # Anthropic
     | exceeds?\ the\ context\ window                                 # OpenAI
     | maximum\ (context|prompt|input)\ length\ (is|of)               # OpenAI, DeepSeek, vLLM, xAI
+    | maximum\ allowed\ (input|prompt|context)\ length              # hosted models of several kinds
     | input\ token\ count.{0,40}exceeds\ the\ maximum                # Google
     | input\ is\ too\ long\ for\ (the\ )?requested\ model            # Bedrock
     | too\ large\ for\ model\ with\ \d+\ maximum\ context            # Mistral

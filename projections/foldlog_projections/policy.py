@@ -83,7 +83,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def most_attempts(self, seconds: float) -> int:
         """The most attempts within these seconds where every one fails and nothing but the
-        version changes: a bound on model calls for nothing.
+        version changes: a bound on what is paid for nothing. An attempt asks for a summary once,
+        and once more where the first one states values that its source does not hold.
         """
         return self.max_attempts + int(seconds // self.cooldown)
 

@@ -62,6 +62,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """In a row, this one included."""
     at: float = 0.0
     """When it ended, in seconds on the clock that `assess` is given."""
+    wait: float = 0.0
+    """Seconds from then on for which a provider asked to be left alone."""
 
 
 def fixed_tokens(view: ContextView) -> int:
@@ -136,10 +138,12 @@ def attempted(
     head: str | None,
     now: float,
     version: int | None = None,
+    wait: float = 0.0,
 ) -> Attempt:
     """The attempt to remember; `last` is the one before.
 
     `head` and `version` are those after it: what it wrote itself is no reason for another.
+    `wait` as in `Attempt`; more than the policy's cool-down is not waited for.
     """
     before = last.failures if last is not None and _continues(last, pressure.head, policy) else 0
     succeeded = outcome in ("committed", "unreachable")
@@ -152,6 +156,7 @@ def attempted(
         reason=pressure.reason if isinstance(pressure, Pressure) else "limit",
         failures=0 if succeeded else before + 1,
         at=now,
+        wait=min(wait, policy.cooldown),
     )
 
 
@@ -178,7 +183,7 @@ def _is_due(
 ) -> bool:
     if last is None or last.policy != policy or last.head != head_of(view):
         return True
-    if view.version == last.version:
+    if view.version == last.version or now < last.at + last.wait:
         return False
     if level == "hard" and last.level == "soft" and last.failures < policy.max_attempts:
         return True

@@ -14,7 +14,8 @@ from uuid_utils import uuid7
 from foldlog.contexts import Contexts
 from foldlog.errors import VersionConflict
 from foldlog.log import Log
-from foldlog.summarisers import Summariser, SummariserError, SummaryRequest
+from foldlog.summarisers import Summariser, SummaryRequest
+from foldlog.summarising import Asked, Spent, ask
 from foldlog_events.entries import (
     Baseline,
     BaseVersion,
@@ -27,7 +28,6 @@ from foldlog_events.entries import (
     Unreadable,
 )
 from foldlog_projections.attempts import AttemptState
-from foldlog_projections.checks import check
 from foldlog_projections.cut import (
     CutItem,
     Declined,
@@ -58,7 +58,9 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     entry: str = ""
     tokens_before: int = 0
     tokens_after: int = 0
-    result: SummaryResult | None = None
+    spent: Spent = Spent()
+    retry_after: float = 0.0
+    """Seconds for which the summariser's provider asked to be left alone."""
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,11 +89,21 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 class Compaction:
     """Makes one conversation's context smaller."""
 
-    def __init__(self, log: Log, contexts: Contexts, summariser: Summariser, actor: str) -> None:
+    def __init__(
+        self,
+        log: Log,
+        contexts: Contexts,
+        summariser: Summariser,
+        actor: str,
+        *,
+        deadline: float,
+    ) -> None:
+        """`deadline`: seconds after which a summary is given up."""
         self._log = log
         self._contexts = contexts
         self._summariser = summariser
         self._actor = actor
+        self._deadline = deadline
 
     async def run(self, pressure: Pressure, policy: Policy, attempt: str) -> Ended:
         """One attempt. Raises only what makes it impossible to know how the attempt ended."""
@@ -126,10 +138,16 @@ class Compaction:
         selection = select(state, view, policy, pressure)
         if isinstance(selection, Declined):
             return _declined(selection.reason, before)
-        result = await self._summarise(selection, policy, pressure.instructions)
-        if isinstance(result, Ended):
-            return result
-        entry = self._entry(selection, result, policy, attempt)
+        asked = await self._summary(selection, policy, pressure.instructions)
+        if asked.result is None:
+            return Ended(
+                state="failed",
+                reason=asked.reason,
+                tokens_before=before,
+                spent=asked.spent,
+                retry_after=asked.retry_after,
+            )
+        entry = self._entry(selection, asked.result, asked.spent, policy, attempt)
         now, after = tokens_of(view, policy), tokens_after(state, entry)
         if after >= now:
             return Ended(
@@ -137,10 +155,10 @@ class Compaction:
                 reason=f"not_smaller: {now} tokens before, {after} after",
                 tokens_before=before,
                 tokens_after=after,
-                result=result,
+                spent=asked.spent,
             )
         entry = msgspec.structs.replace(entry, tokens_before=before, tokens_after=after)
-        return await self._commit(entry, selection, result)
+        return await self._commit(entry, selection, asked.spent)
 
     async def _prune(self, context: ContextFold, policy: Policy) -> tuple[str, ...]:
         """Shorten long and repeated results, without a model; ids of the edits made (§8.1).
@@ -171,50 +189,26 @@ class Compaction:
         await self._contexts.advance(context, at_least=recorded[-1].version)
         return tuple(entry.id for entry in entries)
 
-    async def _summarise(
-        self, selection: Selection, policy: Policy, instructions: str
-    ) -> SummaryResult | Ended:
-        """A summary that passed every check; one that invents values is asked for once more."""
-        state, before = selection.state, selection.view.tokens
-        rejected: tuple[str, ...] = ()
-        while True:
-            request = SummaryRequest(
-                messages=selection.messages,
-                turn_prefix=selection.turn_prefix,
-                previous_summary=state.summary or None,
-                previous_values=state.exact_values,
-                instructions=instructions,
-                budget=summary_budget(policy),
-                rejected=rejected,
-            )
-            try:
-                result = await self._summariser.summarise(request)
-            except SummariserError as error:
-                return Ended(
-                    state="failed", reason=f"{type(error).__name__}: {error}", tokens_before=before
-                )
-            reasons = check(
-                result,
-                selection.source,
-                previous_summary=state.summary or None,
-                previous_values=state.exact_values,
-                exact_values=exact_values(selection.source, state.exact_values),
-                instructions=instructions,
-            )
-            if not reasons:
-                return result
-            invented = next((reason for reason in reasons if reason.name == "ungrounded"), None)
-            if invented is None or rejected:
-                return Ended(
-                    state="failed",
-                    reason="; ".join(f"{reason.name}: {reason}" for reason in reasons),
-                    tokens_before=before,
-                    result=result,
-                )
-            rejected = invented.values
+    async def _summary(self, selection: Selection, policy: Policy, instructions: str) -> Asked:
+        state = selection.state
+        request = SummaryRequest(
+            messages=selection.messages,
+            turn_prefix=selection.turn_prefix,
+            previous_summary=state.summary or None,
+            previous_values=state.exact_values,
+            instructions=instructions,
+            budget=summary_budget(policy),
+        )
+        values = exact_values(selection.source, state.exact_values)
+        return await ask(self._summariser, request, values, self._deadline)
 
     def _entry(
-        self, selection: Selection, result: SummaryResult, policy: Policy, attempt: str
+        self,
+        selection: Selection,
+        result: SummaryResult,
+        spent: Spent,
+        policy: Policy,
+        attempt: str,
     ) -> CompactionEntry:
         state, view = selection.state, selection.view
         has_prompt = view.sections or view.tools or any(one.patch for one in state.active)
@@ -232,14 +226,12 @@ class Compaction:
             baseline=Baseline(sections=view.sections, tools=view.tools) if has_prompt else None,
             calibration=state.calibration,
             model=result.model,
-            usage=result.usage,
+            usage=spent.usage,
             policy=policy.name,
             attempt=attempt,
         )
 
-    async def _commit(
-        self, entry: CompactionEntry, selection: Selection, result: SummaryResult
-    ) -> Ended:
+    async def _commit(self, entry: CompactionEntry, selection: Selection, spent: Spent) -> Ended:
         """Publish behind the guard; a change that does not touch the source moves the base."""
         while True:
             try:
@@ -253,7 +245,7 @@ class Compaction:
                         state="stale",
                         reason=f"version {touching.version} changed what was summarised",
                         tokens_before=entry.tokens_before,
-                        result=result,
+                        spent=spent,
                     )
                 entry = msgspec.structs.replace(
                     entry,
@@ -266,7 +258,7 @@ class Compaction:
                 entry=entry.id,
                 tokens_before=entry.tokens_before,
                 tokens_after=entry.tokens_after,
-                result=result,
+                spent=spent,
             )
 
 

@@ -37,8 +37,9 @@ from foldlog.service import Gone, broker_with_streams, run, stream_broker
 from foldlog.settings import Settings, load
 from foldlog.summarisers import Summariser
 from foldlog.summarisers.choosing import summariser_of
-from foldlog.topology import PRESSURE
+from foldlog.topology import CANCEL, PRESSURE
 from foldlog.views import Views
+from foldlog.work import CANCELLED, Work
 from foldlog_events.entries import CompactionEntry, Recorded
 from foldlog_events.subjects import decode_token
 from foldlog_projections.attempts import CompactionRecord
@@ -68,7 +69,10 @@ class Compactor:
         self._policies = policies_of(settings)
         self._announcer = Announcer(self._records, self._policies)
         self._worker = f"compactor-{str(uuid7())[-12:]}"
-        self._compaction = Compaction(log, self._contexts, summariser, self._worker)
+        self._compaction = Compaction(
+            log, self._contexts, summariser, self._worker, deadline=settings.summary_deadline
+        )
+        self._prices = settings.prices
 
     async def is_settled(self, pressure: Pressure, request: int) -> bool:
         """Whether this event, which comes again, was dealt with: its worker ended behind that.
@@ -79,6 +83,12 @@ class Compactor:
         if records and records[-1].state == "started":
             records.append(await self._close(records[-1], pressure))
         return any(one.request == request and one.attempt is not None for one in records)
+
+    async def take_on(self, pressure: Pressure, delivery: Msg.Metadata) -> None:
+        """What a delivery of a pressure event asks for, unless it was dealt with before."""
+        request = delivery.sequence.stream
+        if delivery.num_delivered == 1 or not await self.is_settled(pressure, request):
+            await self.handle(pressure, request)
 
     async def handle(self, pressure: Pressure, request: int = 0) -> Ended:
         """One attempt, with its start and its end on record; `request` as in the record."""
@@ -105,10 +115,14 @@ class Compactor:
         since = time.monotonic()
         try:
             ended = await self._compaction.run(pressure, policy, started.id)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._end(started, _failed(pressure, "cancelled"), since))
+        except asyncio.CancelledError as cancelled:
+            ended = _failed(pressure, str(cancelled) or "cancelled")
+            if CANCELLED in cancelled.args:
+                attempt = _attempt(pressure, policy, ended, last)
+                started = msgspec.structs.replace(started, attempt=attempt)
+            await asyncio.shield(self._end(started, ended, since))
             raise
-        except FoldlogError as error:
+        except Exception as error:
             await self._end(started, _failed(pressure, f"{type(error).__name__}: {error}"), since)
             raise
         attempt = _attempt(pressure, policy, ended, last)
@@ -158,7 +172,8 @@ class Compactor:
         await bury(self._records, "pressure", letter)
 
     async def _end(self, started: CompactionRecord, ended: Ended, since: float) -> CompactionRecord:
-        result = ended.result
+        spent = ended.spent
+        price = self._prices.get(spent.model)
         record = msgspec.structs.replace(
             started,
             state=ended.state,
@@ -168,8 +183,10 @@ class Compactor:
             tokens_before=ended.tokens_before or started.tokens_before,
             tokens_after=ended.tokens_after,
             seconds=round(time.monotonic() - since, 3),
-            model=result.model if result else "",
-            usage=result.usage if result else None,
+            model=spent.model,
+            usage=spent.usage,
+            calls=spent.calls,
+            cost=price.of(spent.usage) if price and spent.usage else None,
         )
         await self._attempts.add(record)
         _logger.info(
@@ -195,6 +212,7 @@ def _attempt(pressure: Pressure, policy: Policy, ended: Ended, last: Attempt | N
         last,
         head=ended.entry or pressure.head,
         now=time.time(),
+        wait=ended.retry_after,
     )
 
 
@@ -224,38 +242,47 @@ async def _signs_of_life(message: NatsMessage, patience: float) -> AsyncIterator
         signalling.cancel()
 
 
-def application(compactor: Compactor, messages: NatsBroker, patience: float) -> FastStream:
-    """The FastStream application around a compactor; `patience` as in the settings."""
+def application(
+    compactor: Compactor,
+    messages: NatsBroker,
+    patience: float,
+    at_once: int = 1,
+) -> FastStream:
+    """The FastStream application around a compactor; `patience` as in the settings.
 
-    @messages.subscriber(
-        "pressure.>",
-        stream=JStream(PRESSURE, declare=False),
-        durable=CONSUMER,
-        pull_sub=PullSub(batch_size=1, timeout=1.0),
-        ack_policy=AckPolicy.MANUAL,
-        config=ConsumerConfig(ack_wait=patience, max_ack_pending=1_000),
-        decoder=_undecoded,
-    )
+    It works on up to `at_once` conversations at the same time.
+    """
+    work = Work()
+
     async def compact(message: Annotated[NatsMessage, Context("message")]) -> None:
+        raw = message.raw_message
+        if work.is_stopping:
+            await message.nack(delay=RETRY_DELAY)
+            return
         try:
-            pressure = _decode(message.raw_message.data)
+            pressure = _decode(raw.data)
         except msgspec.DecodeError as error:
-            _logger.error(
-                "no pressure event", subject=message.raw_message.subject, error=str(error)
-            )
+            _logger.error("no pressure event", subject=raw.subject, error=str(error))
             await message.ack()
             return
-        tries = message.raw_message.metadata.num_delivered
+        tries = raw.metadata.num_delivered
         if tries > DELIVERIES:
             reason = f"{DELIVERIES} workers died of it, or were killed"
-            await compactor.bury(message.raw_message, reason)
+            await compactor.bury(raw, reason)
             await message.ack()
             return
         try:
             async with _signs_of_life(message, patience):
-                request = message.raw_message.metadata.sequence.stream
-                if tries == 1 or not await compactor.is_settled(pressure, request):
-                    await compactor.handle(pressure, request)
+                await work.run(raw.subject, compactor.take_on(pressure, raw.metadata))
+        except asyncio.CancelledError as cancelled:
+            if not work.is_stopping and CANCELLED in cancelled.args:
+                await message.ack_sync()
+                return
+            # Not at once: this worker's own open requests would be given it, and drop it.
+            with contextlib.suppress(Exception):
+                await message.nack(delay=RETRY_DELAY)
+            if not work.is_stopping:
+                raise
         except Exception as error:
             _logger.warning(
                 "not compacted", conversation=pressure.conversation, error=str(error), tries=tries
@@ -263,13 +290,34 @@ def application(compactor: Compactor, messages: NatsBroker, patience: float) -> 
             if tries < TRIES:
                 await message.nack(delay=RETRY_DELAY * tries)
             else:
-                await compactor.bury(message.raw_message, f"{type(error).__name__}: {error}")
+                await compactor.bury(raw, f"{type(error).__name__}: {error}")
                 await message.ack()
         else:
             await message.ack_sync()
             await compactor.look_again(pressure)
 
-    return FastStream(messages, logger=None)
+    # Each takes one event at a time. FastStream's own workers would hold others in a buffer
+    # meanwhile, unacknowledged and without a sign of life, until the queue gave them away too.
+    for _ in range(at_once):
+        messages.subscriber(
+            "pressure.>",
+            stream=JStream(PRESSURE, declare=False),
+            durable=CONSUMER,
+            pull_sub=PullSub(batch_size=1, timeout=1.0),
+            ack_policy=AckPolicy.MANUAL,
+            config=ConsumerConfig(ack_wait=patience, max_ack_pending=1_000),
+            decoder=_undecoded,
+        )(compact)
+
+    @messages.subscriber(f"{CANCEL}.>", no_reply=True)
+    async def cancel(message: Annotated[NatsMessage, Context("message")]) -> None:
+        raw = message.raw_message
+        if work.cancel(raw.subject.removeprefix(f"{CANCEL}.")) and raw.reply:
+            await raw.respond(b"cancelled")
+
+    app = FastStream(messages, logger=None)
+    app.on_shutdown(work.stop)
+    return app
 
 
 async def _undecoded(message: NatsMessage) -> bytes:
@@ -285,7 +333,9 @@ async def serve(settings: Settings, url: str, summariser: Summariser | None = No
     messages = stream_broker(url, "foldlog-compactor", settings.broker_patience, gone)
     async with broker_with_streams(url, "foldlog-compactor") as broker:
         compactor = Compactor(broker, settings, summariser or summariser_of(settings))
-        app = application(compactor, messages, settings.compactor_patience)
+        app = application(
+            compactor, messages, settings.compactor_patience, settings.compactions_at_once
+        )
         await run(app, (PRESSURE, CONSUMER), broker, gone)
 
 

@@ -11,9 +11,9 @@ from foldlog.announcing import Announcer, model_of, publish
 from foldlog.attempt_log import AttemptLog
 from foldlog.broker import Broker
 from foldlog.contexts import Contexts
-from foldlog.errors import FoldlogError
+from foldlog.errors import FoldlogError, JetStreamUnavailable, RequestTimeout
 from foldlog.records import Records
-from foldlog.topology import compaction_subject
+from foldlog.topology import cancel_subject, compaction_subject
 from foldlog_projections.attempts import ENDS, CompactionRecord
 from foldlog_projections.policy import Policies, Policy
 from foldlog_projections.pressure import Pressure, manual, overflow, tokens_of
@@ -109,6 +109,15 @@ class Room:
         """
         view = await self._view()
         return await self._ask(manual(view, self._policy(view), instructions), within)
+
+    async def cancel(self, within: float) -> bool:
+        """End the attempt that is under way; False where no compactor says that it had one."""
+        subject = cancel_subject(self._tenant, self._conversation)
+        try:
+            await self._broker.request(subject, within=within)
+        except (RequestTimeout, JetStreamUnavailable):
+            return False
+        return True
 
     async def after_overflow(self, within: float) -> CompactionRecord | None:
         """A compaction after a provider refused the request as too large, and how it ended."""

@@ -14,6 +14,7 @@ import msgspec
 
 from foldlog_events.entries import DEFAULT_TENANT
 from foldlog_events.errors import FoldlogError
+from foldlog_events.messages import Usage
 
 PREFIX = "FOLDLOG_"
 CONFIG = "FOLDLOG_CONFIG"
@@ -21,11 +22,35 @@ NOT_SETTINGS = frozenset({CONFIG, "FOLDLOG_EXAMPLES", "FOLDLOG_CORPUS"})
 """Names with the prefix that are read elsewhere: where settings lie, and what tests run on."""
 
 
+MOST_AT_ONCE = 256
+"""Conversations that one compactor may be set to work on at the same time."""
 DEFAULT_POLICY = {"preset": "default", "window": 200_000}
 
 
 class SettingsError(FoldlogError):
     """A setting that does not exist or cannot have its value."""
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a million tokens of each kind cost, in any one currency."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    """None: as much as input."""
+    cache_write: float | None = None
+    """None: as much as input."""
+
+    def of(self, usage: Usage) -> float:
+        """What a usage cost."""
+        read = self.input if self.cache_read is None else self.cache_read
+        written = self.input if self.cache_write is None else self.cache_write
+        return (
+            usage.input_tokens * self.input
+            + usage.output_tokens * self.output
+            + usage.cache_read_tokens * read
+            + usage.cache_write_tokens * written
+        ) / 1_000_000
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +71,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds without a sign of life of a compactor after which another is given its work."""
     summariser: dict[str, Any] = {}
     """What summarises: `kind` (extractive, openai or anthropic) and that kind's own settings."""
+    summary_deadline: float = 600.0
+    """Seconds after which a compactor gives up a summary that has not come."""
+    compactions_at_once: int = 4
+    """Conversations that one compactor works on at the same time."""
+    prices: dict[str, Price] = {}
+    """By model of the summariser: what its tokens cost, so that records can name it."""
     summary_seconds: float = 0.0
     """Seconds that a summary takes at the least, as if a slower model made it."""
     views_in_memory: int = 2_000
@@ -124,4 +155,13 @@ def _convert(values: dict[str, Any], source: str) -> Settings:
         raise SettingsError(f"{source}: {error}") from None
     if not 0 <= settings.port < 65536:
         raise SettingsError(f"{source}: port {settings.port} is not in 0 to 65535 - `$.port`")
+    if not 1 <= settings.compactions_at_once <= MOST_AT_ONCE:
+        raise SettingsError(
+            f"{source}: compactions_at_once is {settings.compactions_at_once}, and must be in 1 to "
+            f"{MOST_AT_ONCE} - `$.compactions_at_once`"
+        )
+    if settings.summary_deadline <= 0:
+        raise SettingsError(
+            f"{source}: summary_deadline is in seconds and must be over 0 - `$.summary_deadline`"
+        )
     return settings

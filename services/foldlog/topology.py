@@ -13,6 +13,8 @@ VIEWS = f"KV_{VIEWS_BUCKET}"
 PRESSURE = "PRESSURE"
 COMPACTIONS = "COMPACTIONS"
 DEAD = "DEAD"
+CANCEL = "foldlog.cancel"
+"""Subjects by which the attempt at a conversation is cancelled: no stream keeps them."""
 ARTIFACTS_BUCKET = "ARTIFACTS"
 ARTIFACTS = f"OBJ_{ARTIFACTS_BUCKET}"
 
@@ -86,6 +88,11 @@ STREAMS: tuple[Settings, ...] = (
 def pressure_subject(tenant: str, conversation: str) -> str:
     """Where a conversation's pressure is announced: one message at a time."""
     return f"pressure.{view_key(tenant, conversation)}"
+
+
+def cancel_subject(tenant: str, conversation: str) -> str:
+    """Where the worker that has a conversation in hand is asked to let go of it."""
+    return f"{CANCEL}.{pressure_subject(tenant, conversation)}"
 
 
 def compaction_subject(tenant: str, conversation: str) -> str:
