@@ -153,20 +153,26 @@ async def messages(
     *,
     after: int = 0,
     since: str | None = None,
+    up_to: int | None = None,
     within: float = REQUEST_TIMEOUT,
 ) -> AsyncIterator[list[Stored]]:
-    """Pages of a subject's messages in order, from `after` or from a time on."""
+    """Pages of a subject's messages in order, from `after` or from a time on.
+
+    The last page may go beyond `up_to`, as the broker knows no such limit.
+    """
     query: dict[str, Any] = {"seq": after + 1} if since is None else {"start_time": since}
+    # So many versions hold no more messages: who reads one entry is not sent a page of them.
+    batch = PAGE_ENTRIES if up_to is None else max(1, min(PAGE_ENTRIES, up_to - after))
     while True:
         page, more = await direct_retrying(
             broker,
             stream,
-            {**query, "batch": PAGE_ENTRIES, "max_bytes": PAGE_BYTES, "next_by_subj": subject},
+            {**query, "batch": batch, "max_bytes": PAGE_BYTES, "next_by_subj": subject},
             within=within,
         )
         if page:
             yield page
-        if not more or not page:
+        if not more or not page or (up_to is not None and page[-1].version >= up_to):
             return
         query = {"seq": page[-1].version + 1}
 
@@ -222,7 +228,7 @@ async def read_pages(
         both_lanes(tenant, conversation) if lane is None else subject_of(tenant, conversation, lane)
     )
     last = after
-    async for page in messages(broker, stream, subject, after=after, within=within):
+    async for page in messages(broker, stream, subject, after=after, up_to=up_to, within=within):
         last = page[-1].version
         if up_to is not None and last > up_to:
             page = [stored for stored in page if stored.version <= up_to]
