@@ -19,6 +19,8 @@ class FaultyProxy:
         self.broker_port = port
         self.port = 0
         self.drop_answer: Filter = lambda message: False
+        self.answer_delay = 0.0
+        """Seconds by which answers are late."""
         self.dropped = 0
         self.drop_event = asyncio.Event()
         self.held = asyncio.Event()
@@ -101,6 +103,8 @@ class FaultyProxy:
                     self.dropped += 1
                     self.drop_event.set()
                     continue
+            if self.answer_delay:
+                await asyncio.sleep(self.answer_delay)
             writer.write(message)
             await writer.drain()
 
