@@ -196,6 +196,7 @@ class ErasedEntry(Envelope, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Tombstone of an entry whose content was removed."""
 
     target: str
+    """Entry id; empty where the whole conversation was removed up to `target_version`."""
     target_version: int
     reason: str = ""
 

@@ -14,6 +14,7 @@ from secrets import token_hex
 import msgspec
 
 from foldlog.broker import REQUEST_TIMEOUT, Broker, status_of
+from foldlog.erasing import erase_messages
 from foldlog.errors import (
     BrokerRefused,
     CorruptArtifact,
@@ -108,11 +109,14 @@ class Artifacts:
         )
 
     async def delete(self, digest: str) -> None:
-        """Removes content for good, its metadata first. Does nothing where there is none."""
+        """Removes content for good, its metadata first. Does nothing where there is none.
+
+        Its bytes are overwritten in the broker's files. Raises BrokerRefused, RequestTimeout.
+        """
         metadata = await self._metadata(digest)
         if metadata is not None:
-            await self._purge(_metadata_subject(digest))
-            await self._purge(_chunk_subject(metadata.nuid))
+            await self._erase(_metadata_subject(digest))
+            await self._erase(_chunk_subject(metadata.nuid))
 
     async def put_named(
         self, name: str, content: bytes, *, metadata: dict[str, str] | None = None
@@ -216,6 +220,11 @@ class Artifacts:
         if self.broker.is_connected:
             body = _encode({"filter": _chunk_subject(nuid)})
             await self.broker.publish(f"$JS.API.STREAM.PURGE.{ARTIFACTS}", body)
+
+    async def _erase(self, subject: str) -> None:
+        """Overwrites what is stored: a purge would leave the bytes in the broker's files."""
+        async for page in messages(self.broker, ARTIFACTS, subject):
+            await erase_messages(self.broker, ARTIFACTS, [stored.version for stored in page])
 
     async def _purge(self, subject: str) -> None:
         await self.broker.api(f"STREAM.PURGE.{ARTIFACTS}", {"filter": subject})

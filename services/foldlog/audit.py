@@ -1,7 +1,8 @@
 """The audit: fold every conversation from its first entry and compare with what was recorded.
 
 What is compared: the chain of predecessors on each lane, the digests that assistant messages
-recorded of the context they answered, and the stored view.
+recorded of the context they answered, and the stored view. Where tombstones say that something
+was erased, its absence is no difference, and neither is a digest of a context that held it.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from foldlog.contexts import decode_state, fold_in
+from foldlog.gaps import Gaps
 from foldlog.reading import Read
 from foldlog.session import Foldlog
 from foldlog_events.entries import (
@@ -25,7 +27,7 @@ from foldlog_projections.fold import ContextFold, ForkWithoutParent, empty
 from foldlog_projections.state import SHAPE_OF_STATE
 from foldlog_projections.views import ContextView
 
-Kind = Literal["chain", "unreadable", "seen", "view", "fork"]
+Kind = Literal["chain", "unreadable", "erased", "seen", "view", "fork"]
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +37,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     """Where in the log it shows first."""
     kind: Kind
-    """`chain`: the predecessor; `unreadable`: the entry; `seen`: the context an assistant message
+    """`chain`: the predecessor; `unreadable`: the entry; `erased`: an entry that a tombstone names
+    and that is in the log still (erase it again); `seen`: the context an assistant message
     answered; `view`: the stored view; `fork`: what a child inherits."""
     expected: str
     """By the fold from scratch."""
@@ -83,8 +86,15 @@ async def verify_conversation(foldlog: Foldlog, conversation: str) -> tuple[int,
     reads = await foldlog.log.read_all(foldlog.tenant, conversation)
     state = decode_state(stored.data) if stored else None
     view = ContextFold(state).view() if state else None
-    differences = [*_chain(conversation, reads), *_unreadable(conversation, reads)]
-    seen = _seen(reads)
+    gaps = await _gaps(foldlog, reads)
+    differences = [
+        *_chain(conversation, reads, gaps),
+        *_unreadable(conversation, reads),
+        *_still_there(conversation, reads, gaps),
+    ]
+    seen = [
+        (version, one) for version, one in _seen(reads) if not gaps.explain_context(one.version)
+    ]
     wanted = {one.version for _, one in seen} | ({view.version} if view else set())
     try:
         views = await _views_at(foldlog, conversation, reads, wanted)
@@ -101,12 +111,32 @@ async def verify_conversation(foldlog: Foldlog, conversation: str) -> tuple[int,
     return len(reads), differences
 
 
-def _chain(conversation: str, reads: list[Read]) -> list[Difference]:
+async def _gaps(foldlog: Foldlog, reads: list[Read]) -> Gaps:
+    gaps = Gaps(reads)
+    child = reads
+    while fork := _fork(child):
+        parent = await foldlog.log.read_all(foldlog.tenant, fork.parent)
+        gaps.without_parent(reads, parent, reads[0].version)
+        child = parent
+    return gaps
+
+
+def _still_there(conversation: str, reads: list[Read], gaps: Gaps) -> list[Difference]:
+    return [
+        _difference(conversation, read.version, "erased", "nothing", "an entry, to be erased again")
+        for read in reads
+        if gaps.is_still_there(read)
+    ]
+
+
+def _chain(conversation: str, reads: list[Read], gaps: Gaps) -> list[Difference]:
     last: dict[Lane, int] = {"log": 0, "shape": 0}
     differences = []
     for read in reads:
         lane = read.lane if isinstance(read, Unreadable) else lane_of(read.entry)
-        if read.predecessor != last[lane]:
+        if read.predecessor != last[lane] and not gaps.explain_predecessor(
+            read.predecessor, last[lane]
+        ):
             found = "not recorded" if read.predecessor is None else f"{read.predecessor}"
             differences.append(
                 _difference(conversation, read.version, "chain", f"{last[lane]}", found)

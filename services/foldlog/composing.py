@@ -1,9 +1,11 @@
 """From what a session is given to append, to entries."""
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from uuid_utils import uuid7
 
 from foldlog_events.entries import (
     CompactionEntry,
@@ -16,16 +18,27 @@ from foldlog_events.errors import InvalidEntry
 from foldlog_events.messages import Message, Seen
 
 
+def envelope(tenant: str, conversation: str, actor: str) -> dict[str, Any]:
+    """The fields that every entry has, with a new id and the time of now."""
+    return {
+        "id": str(uuid7()),
+        "conversation": conversation,
+        "tenant": tenant,
+        "time": datetime.now(UTC),
+        "actor": actor,
+    }
+
+
 def compose(
     items: Iterable[Message | Entry],
-    envelope: Callable[[], dict[str, Any]],
+    new_envelope: Callable[[], dict[str, Any]],
     *,
     seen: Seen | None,
     causation: str | None,
 ) -> tuple[Entry, ...]:
     """Entries in the order given; messages that stand together are one entry.
 
-    `envelope` makes the fields that every entry has. Raises InvalidEntry.
+    `new_envelope` makes the fields that every entry has. Raises InvalidEntry.
     """
     entries: list[Entry] = []
     together: list[Message] = []
@@ -33,7 +46,7 @@ def compose(
     def close_entry() -> None:
         if together:
             entries.append(
-                MessageEntry(**envelope(), causation=causation, messages=tuple(together))
+                MessageEntry(**new_envelope(), causation=causation, messages=tuple(together))
             )
             together.clear()
 
@@ -42,15 +55,15 @@ def compose(
             together.append(_with_seen(item, seen))
         else:
             close_entry()
-            entries.append(_of_this(item, envelope()))
+            entries.append(_of_this(item, new_envelope()))
     close_entry()
     if not entries:
         raise InvalidEntry("nothing to append: give messages or entries")
     return tuple(entries)
 
 
-def _of_this(entry: Entry, envelope: dict[str, Any]) -> Entry:
-    tenant, conversation = envelope["tenant"], envelope["conversation"]
+def _of_this(entry: Entry, fields: dict[str, Any]) -> Entry:
+    tenant, conversation = fields["tenant"], fields["conversation"]
     if (entry.tenant, entry.conversation) != (tenant, conversation):
         raise InvalidEntry(
             f"the entry is of conversation {entry.conversation!r} of {entry.tenant!r} and "

@@ -8,19 +8,20 @@ from datetime import datetime
 import msgspec
 
 from foldlog.errors import UnknownConversation
+from foldlog.history import find_entry, lineage
 from foldlog.log import Log
-from foldlog.reading import Read
+from foldlog.reading import Read, lane_of_read
 from foldlog.seeking import LATEST, first_entry, lane_tails, version_at_time
 from foldlog.views import Views
 from foldlog_events.entries import (
     BaseVersion,
     CompactionEntry,
+    ErasedEntry,
     ForkEntry,
     HeadMarker,
     Lane,
     Recorded,
     ResetEntry,
-    Unreadable,
 )
 from foldlog_events.errors import FoldlogError
 from foldlog_projections.fold import ContextFold, empty
@@ -41,6 +42,18 @@ class UnknownEntry(FoldlogError):
         )
         self.entry = entry
         self.conversation = conversation
+
+
+class ParentDeleted(FoldlogError):
+    """What a child inherited is gone with its parent."""
+
+    def __init__(self, child: str, parent: str) -> None:
+        super().__init__(
+            f"{child!r} had inherited this from {parent!r}, which was deleted: "
+            "only its contexts since it was made independent can be computed"
+        )
+        self.child = child
+        self.parent = parent
 
 
 class Contexts:
@@ -98,9 +111,12 @@ class Contexts:
             return await version_at_time(self._log.broker, tenant, conversation, moment)
         if isinstance(moment, int):
             return moment
-        async for recorded in self._log.read(tenant, conversation):
-            if isinstance(recorded, Recorded) and recorded.entry.id == moment:
-                return recorded.version
+        for stretch in reversed(await lineage(self._log, tenant, conversation)):
+            found = await find_entry(
+                self._log, tenant, stretch.conversation, moment, up_to=stretch.up_to
+            )
+            if found is not None:
+                return found.version
         raise UnknownEntry(moment, conversation)
 
     async def require(self, tenant: str, conversation: str) -> None:
@@ -108,16 +124,29 @@ class Contexts:
         if await first_entry(self._log.broker, tenant, conversation) is None:
             raise UnknownConversation(conversation, tenant=tenant)
 
+    async def range_start(self, tenant: str, conversation: str) -> int:
+        """The version after which everything lies that the context is folded from."""
+        tails = await lane_tails(self._log.broker, tenant, conversation, LATEST)
+        return _before_range(await self._newest_head(tenant, conversation, tails.get("shape")))
+
+    async def _of_parent(self, fork: ForkEntry, version: int) -> ContextFold:
+        context = await self.at(fork.tenant, fork.parent, version)
+        if not context.version and version == fork.parent_version > 0:
+            async for read in self._log.read(fork.tenant, fork.parent, lane="shape"):
+                if is_deletion(read):
+                    raise ParentDeleted(fork.conversation, fork.parent)
+        return context
+
     async def _at_in_child(
         self, first: Recorded, fork: ForkEntry, version: int, at_least: int
     ) -> ContextFold:
         if version < first.version:
-            return await self.at(fork.tenant, fork.parent, min(version, fork.parent_version))
+            return await self._of_parent(fork, min(version, fork.parent_version))
         tails = await lane_tails(self._log.broker, fork.tenant, fork.conversation, version)
         head = await self._newest_head(fork.tenant, fork.conversation, tails.get("shape"))
         after = _before_range(head)
         if after < first.version:
-            context = await self.at(fork.tenant, fork.parent, fork.parent_version)
+            context = await self._of_parent(fork, fork.parent_version)
             context.inherit(first.version, fork)
             after = first.version
         else:
@@ -171,12 +200,25 @@ def decode_state(data: bytes) -> FoldState | None:
     return state if state.shape == SHAPE_OF_STATE else None
 
 
-def fold_in(context: ContextFold, recorded: Recorded | Unreadable) -> None:
-    """Fold what was read, readable or not."""
-    if isinstance(recorded, Recorded):
-        context.apply(recorded.version, recorded.entry)
+def fold_in(context: ContextFold, read: Read) -> None:
+    """Fold what was read, readable or not.
+
+    Its predecessor in its lane is known to the broker; where the context has not seen that one,
+    it was erased since.
+    """
+    lane = lane_of_read(read)
+    if context.version < read.version and (read.predecessor or 0) > context.lane_version(lane):
+        context.apply_erased(read.predecessor or 0, lane)
+    if isinstance(read, Recorded):
+        context.apply(read.version, read.entry)
     else:
-        context.apply_unreadable(recorded.version, recorded.lane, recorded.reason)
+        context.apply_unreadable(read.version, read.lane, read.reason)
+
+
+def is_deletion(read: Read) -> bool:
+    """Whether this says that everything before it was removed."""
+    entry = read.entry if isinstance(read, Recorded) else None
+    return isinstance(entry, ErasedEntry) and not entry.target
 
 
 def _is_head(recorded: Recorded) -> bool:

@@ -8,10 +8,7 @@ async with connect("nats://127.0.0.1:4222") as log:
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import Any, Unpack
-
-from uuid_utils import uuid7
 
 from foldlog.acting import StepFields
 from foldlog.artifacts import Artifacts
@@ -19,9 +16,11 @@ from foldlog.attaching import INLINE_BYTES, TEXT, Facts, attach, with_large_text
 from foldlog.attempt_log import AttemptLog
 from foldlog.broker import Broker
 from foldlog.broker import connect as connect_to_broker
-from foldlog.composing import compose
+from foldlog.composing import compose, envelope
 from foldlog.contexts import At, Contexts, UnknownEntry
+from foldlog.erasure import Erasure, delete, erase
 from foldlog.errors import ConversationExists, VersionConflict
+from foldlog.family import materialise
 from foldlog.log import Log
 from foldlog.looking import Looking
 from foldlog.records import Records
@@ -102,6 +101,28 @@ class Foldlog:
         self.records = Records(broker)
         self.attempts = AttemptLog(self.records)
         self.contexts = Contexts(self.log, self.views)
+
+    async def materialise(self, child: str) -> Recorded | None:
+        """Make a fork independent of its parent; None where it is. Its context stays the same.
+
+        Then the parent may be deleted, and with it older contexts of the child, recall of what
+        it inherited, and inherited actions.
+        """
+        return await materialise(self, child)
+
+    async def erase(self, conversation: str, entry: str, *, reason: str = "") -> Erasure:
+        """Remove an entry for good, and whatever foldlog derived from it: see `erasure`.
+
+        Raises UnknownEntry, NotErasable, ErasureNotPermitted.
+        """
+        return await erase(self, conversation, entry, reason=reason)
+
+    async def delete(self, conversation: str, *, reason: str = "") -> Erasure:
+        """Remove a conversation for good; what stays says that it was deleted.
+
+        Raises UnknownConversation, HasChildren, ErasureNotPermitted.
+        """
+        return await delete(self, conversation, reason=reason)
 
     def session(self, conversation: str, *, tenant: str | None = None) -> "Session":
         """A session on a conversation, which begins with its first entry."""
@@ -239,9 +260,9 @@ class Session(Looking):
         was taken already is returned as it was. After AppendOutcomeUnknown call it again with
         `entry_id` from the error. Raises InvalidTransition; then nothing was written.
         """
-        envelope = self._envelope()
-        envelope["id"] = entry_id or envelope["id"]
-        entry = ActionEntry(**envelope, action=action, step=step, **fields)
+        fixed = self._envelope()
+        fixed["id"] = entry_id or fixed["id"]
+        entry = ActionEntry(**fixed, action=action, step=step, **fields)
         recorded = await self._actions.take(entry, deadline=deadline)
         self._own_version = max(self._own_version, recorded.version)
         return recorded
@@ -265,7 +286,9 @@ class Session(Looking):
         if at is None:
             version = (await self._current()).version
         else:
-            version = await self._contexts.version_at(self.tenant, self.conversation, at)
+            moment = await self._contexts.version_at(self.tenant, self.conversation, at)
+            # A moment after the last entry must not let later ones in.
+            version = (await self._contexts.at(self.tenant, self.conversation, moment)).version
         child = Session(self._foldlog, conversation, tenant=self.tenant)
         fork = ForkEntry(**child._envelope(), parent=self.conversation, parent_version=version)
         try:
@@ -338,10 +361,4 @@ class Session(Looking):
             await self._contexts.advance(context, at_least=self._own_version)
 
     def _envelope(self) -> dict[str, Any]:
-        return {
-            "id": str(uuid7()),
-            "conversation": self.conversation,
-            "tenant": self.tenant,
-            "time": datetime.now(UTC),
-            "actor": self._foldlog.actor,
-        }
+        return envelope(self.tenant, self.conversation, self._foldlog.actor)

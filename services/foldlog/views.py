@@ -25,6 +25,8 @@ from foldlog_events.subjects import view_key
 INLINE_BYTES = 512 * 1024
 """A larger view is stored as an artifact: the bucket keeps whole values in memory when listed
 and watched, and half a megabyte is some 150,000 tokens of text."""
+VIEW_CONTENT = "view:"
+"""What the names of large views begin with among the artifacts."""
 _POINTER = "Foldlog-Artifact"
 _KV_OPERATION = "KV-Operation"
 """On the markers that NATS's own tools leave where they delete a key."""
@@ -72,7 +74,7 @@ class Views:
         pointer = None
         if len(data) > min(INLINE_BYTES, self.broker.max_payload // 2):
             # A name of its own for each put, so that removing it can hurt no other.
-            pointer = f"view:{key}:{token_hex(8)}"
+            pointer = f"{VIEW_CONTENT}{key}:{token_hex(8)}"
             await self.artifacts.put_named(pointer, data)
         try:
             new = await self._put(key, b"" if pointer else data, pointer, revision)
