@@ -1,6 +1,7 @@
 """`python -m tests.faults --seed N --nodes 1|3` runs one schedule; `--runs K` that many."""
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -17,12 +18,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first schedule")
     parser.add_argument("--nodes", type=int, choices=(1, 3), action="append", help="servers")
     parser.add_argument("--runs", type=int, default=1, help="schedules for each number of servers")
-    parser.add_argument("--entries", type=int, default=10_500, help="acknowledged in a run, about")
+    parser.add_argument("--entries", type=int, default=11_000, help="acknowledged in a run, about")
     parser.add_argument("--seconds", type=float, default=8.0, help="that writers take, at least")
     parser.add_argument("--faults", type=int, default=8, help="in a run")
     parser.add_argument("--only", action="append", choices=KINDS, help="faults of this kind")
     parser.add_argument("--keep", type=Path, help="folder for what the runs leave behind")
     given = parser.parse_args()
+    # However it ends, servers are stopped and their file systems unmounted.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     table = Table()
     began = time.monotonic()
     for nodes in given.nodes or [1]:

@@ -69,7 +69,7 @@ def plan(
     seed: int,
     nodes: int,
     *,
-    entries: int = 10_500,
+    entries: int = 11_000,
     seconds: float = 8.0,
     faults: int = 8,
     only: Sequence[Kind] = (),
