@@ -59,6 +59,7 @@ def test_the_report_is_written_from_what_the_compaction_left(undisturbed: Shown)
     assert "viewers fell from 9,601 at 20:40" in report, "known from the summary"
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(0, RUNS, AT_ONCE))
 async def test_killing_workers_at_random_changes_no_fact(
     first: int, undisturbed: Shown, tmp_path: Path
