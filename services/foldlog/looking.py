@@ -6,13 +6,16 @@ from foldlog.acting import Actions
 from foldlog.artifacts import Artifacts
 from foldlog.comparing import between
 from foldlog.contexts import At, Contexts
+from foldlog.history import history
 from foldlog.log import Log
 from foldlog.recall_tool import DEFAULT_LIMIT, run_recall
 from foldlog.recalling import ConversationReader
+from foldlog_events.entries import Recorded
 from foldlog_events.messages import ArtifactReference, Message, ToolCall
 from foldlog_projections.actions import Ledger
 from foldlog_projections.diff import ContextDiff
 from foldlog_projections.recall import Outcome, SearchResult
+from foldlog_projections.section_history import SectionSetting, section_history
 
 
 class Looking:
@@ -50,6 +53,11 @@ class Looking:
         whole `log` lane, later ones what came after.
         """
         return await self._actions.ledger(at_least=self._own_version)
+
+    async def section_history(self, name: str) -> tuple[SectionSetting, ...]:
+        """When a prompt section was set or removed, by whom, and what each text replaced."""
+        reads = history(self._log, self.tenant, self.conversation)
+        return section_history(name, [read async for read in reads if isinstance(read, Recorded)])
 
     async def recall(
         self,
