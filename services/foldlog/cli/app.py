@@ -57,7 +57,17 @@ app = App(
     exit_on_error=False,
     result_action="return_value",
 )
-for _name in ("up", "demo", "append", "log", "context", "compact", "conversations", "verify"):
+for _name in (
+    "up",
+    "demo",
+    "append",
+    "log",
+    "context",
+    "compact",
+    "compactions",
+    "conversations",
+    "verify",
+):
     app.command(f"foldlog.cli.{_name}:{_name}")
 app.command("foldlog.cli.import_:import_", name="import")
 

@@ -1,5 +1,6 @@
 """`foldlog log`: the entries of a conversation, as they are in the log."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -12,6 +13,7 @@ from foldlog.cli.common import Common
 from foldlog.cli.describe import describe
 from foldlog.cli.output import console, one_line, print_json
 from foldlog.errors import UnknownConversation
+from foldlog.reading import Read
 from foldlog_events.entries import BaseVersion, Recorded, Unreadable, kind_of, lane_of
 
 NOTHING = BaseVersion(log=0, shape=0)
@@ -49,6 +51,15 @@ async def log(
                 break
     if not common.json:
         _print(rows)
+
+
+def print_entries(reads: Sequence[Read], *, as_json: bool) -> None:
+    """Entries as `foldlog log` prints them."""
+    if not as_json:
+        _print([_row(read) for read in reads])
+        return
+    for read in reads:
+        print_json(read)
 
 
 def _print(rows: list[tuple[Text, ...]]) -> None:
