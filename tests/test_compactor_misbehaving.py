@@ -20,7 +20,7 @@ from foldlog.summarising import MOST_REQUESTS
 from foldlog_projections.attempts import ENDS, CompactionRecord
 from foldlog_projections.policy import load
 from foldlog_projections.pressure import assess, is_left_alone
-from tests.test_compactor import talk
+from tests.test_compactor import GOOD, talk
 from tests.workers import eventually, running_compactor, running_projector, small_settings
 
 IMPATIENT = {
@@ -54,18 +54,7 @@ class Fails:
                 return "a string"
             case "answers rubbish":
                 return SummaryResult(text="lorem ipsum")
-            case _:
-                sections = "## Goal\nSell 987654 shows.\n\n" + "\n\n".join(
-                    f"## {name}\n(none)"
-                    for name in (
-                        "Constraints and preferences",
-                        "Progress",
-                        "Decisions",
-                        "Next steps",
-                        "Critical context",
-                    )
-                )
-                return SummaryResult(text=sections)
+        return SummaryResult(text=GOOD.replace("Find out", "Find out about 987654 orders, and"))
 
 
 async def records_of(foldlog: Foldlog) -> list[CompactionRecord]:

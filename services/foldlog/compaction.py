@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 from uuid_utils import uuid7
 
+from foldlog.announcing import model_of
 from foldlog.contexts import Contexts
 from foldlog.errors import VersionConflict
 from foldlog.log import Log
@@ -42,6 +43,7 @@ from foldlog_projections.pressure import Pressure, fixed_tokens, level_of, token
 from foldlog_projections.prune import prune
 from foldlog_projections.state import FoldState
 from foldlog_projections.summary_source import SourceMessage, SummaryResult
+from foldlog_projections.tokens import estimate_message
 from foldlog_projections.views import ContextView
 
 EDITS_BYTES = 256 * 1024
@@ -191,6 +193,7 @@ class Compaction:
 
     async def _summary(self, selection: Selection, policy: Policy, instructions: str) -> Asked:
         state = selection.state
+        prefix = prefix_of(selection)
         request = SummaryRequest(
             messages=selection.messages,
             turn_prefix=selection.turn_prefix,
@@ -198,6 +201,8 @@ class Compaction:
             previous_values=state.exact_values,
             instructions=instructions,
             budget=summary_budget(policy),
+            prefix=prefix,
+            model=model_of(prefix) or "",
         )
         values = exact_values(selection.source, state.exact_values)
         return await ask(self._summariser, request, values, self._deadline)
@@ -309,6 +314,28 @@ def select(
         replaced=items[: cut.index],
         messages=tuple(source for source in shown if source.entry in summarised),
         turn_prefix=tuple(source for source in shown if source.entry in prefix),
+    )
+
+
+def prefix_of(selection: Selection) -> ContextView:
+    """The context up to the cut: what the conversation's own requests begin with."""
+    view = selection.view
+    replaced = {item.id for item in selection.replaced}
+    length = next(
+        (
+            at
+            for at, (origin, message) in enumerate(zip(view.origins, view.messages, strict=True))
+            if origin.version >= selection.kept_from.version
+            and origin.id not in replaced
+            and not (at == 0 and message.role == "system")
+            and not (selection.state.head and origin.id == selection.state.head.id)
+        ),
+        len(view.messages),
+    )
+    messages = view.messages[:length]
+    tokens = fixed_tokens(view) + sum(map(estimate_message, messages))
+    return msgspec.structs.replace(
+        view, messages=messages, origins=view.origins[:length], tokens=tokens
     )
 
 

@@ -13,6 +13,7 @@ from foldlog_events.errors import FoldlogError
 from foldlog_events.messages import Usage
 from foldlog_projections.checks import Reason
 from foldlog_projections.summary_source import SourceMessage, StructuredSummary, SummaryResult
+from foldlog_projections.views import ContextView
 
 __all__ = [
     "SourceMessage",
@@ -48,6 +49,11 @@ class SummaryRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Values that an earlier attempt invented; this one must not state them."""
     window: int | None = None
     """Tokens that the summariser's model holds, its answer included; None: unknown, or no limit."""
+    prefix: ContextView | None = None
+    """The conversation's own context up to the cut, for a summariser that asks the same model: a
+    request that begins with it is found in the provider's cache."""
+    model: str = ""
+    """The model that answered last in the conversation."""
 
 
 class Summariser(Protocol):

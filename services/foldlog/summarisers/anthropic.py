@@ -15,12 +15,15 @@ from foldlog.summarisers.providers import (
     errors_translated,
     not_an_answer,
     output_tokens,
+    prefix_prompt,
     result_of,
     user_prompt,
 )
 from foldlog_events.messages import FinishReason
+from foldlog_projections.renderers import anthropic as anthropic_messages
 from foldlog_projections.summary_source import SummaryResult
 from foldlog_projections.usage import normalise_usage
+from foldlog_projections.views import ContextView
 
 if TYPE_CHECKING:
     from anthropic.types import Message
@@ -67,21 +70,18 @@ class AnthropicSummariser:
     async def summarise(self, request: SummaryRequest) -> SummaryResult:
         """The summary, unchecked. Raises SummariserError."""
         settings = self._settings
-        options: dict[str, Any] = {}
-        if settings.structured:
-            options["output_config"] = {"format": {"type": "json_schema", "schema": SCHEMA}}
+        if request.prefix is not None:
+            options = _after_prefix(request.prefix, request)
+        else:
+            prompt = user_prompt(request, structured=settings.structured)
+            options = {"system": SYSTEM, "messages": [{"role": "user", "content": prompt}]}
+            if settings.structured:
+                options["output_config"] = {"format": {"type": "json_schema", "schema": SCHEMA}}
         async with errors_translated(self._errors, settings):
             try:
                 message: Message = await self._client.messages.create(
                     model=settings.model,
                     max_tokens=output_tokens(request, settings),
-                    system=SYSTEM,
-                    messages=[
-                        {
-                            "role": "user",
-                            "content": user_prompt(request, structured=settings.structured),
-                        }
-                    ],
                     **options,
                 )
             except TypeError as error:
@@ -91,6 +91,19 @@ class AnthropicSummariser:
         if not isinstance(message, self._answer):
             raise not_an_answer(message, settings)
         return _result(message)
+
+
+def _after_prefix(prefix: ContextView, request: SummaryRequest) -> dict[str, Any]:
+    """The conversation's own request, and one message more. What an output format adds to the
+    system prompt would keep it from being found in the cache: sections are asked for in words."""
+    own = anthropic_messages.render(prefix)
+    asked = {"type": "text", "text": prefix_prompt(request)}
+    last = own["messages"][-1]
+    if last["role"] == "user":
+        last["content"].append(asked)
+    else:
+        own["messages"].append({"role": "user", "content": [asked]})
+    return {name: value for name, value in own.items() if value}
 
 
 def _result(message: "Message") -> SummaryResult:

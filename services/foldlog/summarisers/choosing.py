@@ -56,6 +56,7 @@ def summariser_from(settings: Mapping[str, Any]) -> Summariser:
             OpenAISummariser(openai),
             window=openai.window,
             spare_output_tokens=openai.spare_output_tokens,
+            reuses_prefix_of=openai.model if openai.reuse_prefix else None,
         )
     if kind == "anthropic":
         from foldlog.summarisers.anthropic import AnthropicSettings, AnthropicSummariser
@@ -65,6 +66,7 @@ def summariser_from(settings: Mapping[str, Any]) -> Summariser:
             AnthropicSummariser(anthropic),
             window=anthropic.window,
             spare_output_tokens=anthropic.spare_output_tokens,
+            reuses_prefix_of=anthropic.model if anthropic.reuse_prefix else None,
         )
     if kind != "extractive":
         raise SummariserMisconfigured(

@@ -37,22 +37,55 @@ class Chunked:
     """
 
     def __init__(
-        self, inner: Summariser, *, window: int | None = None, spare_output_tokens: int = 0
+        self,
+        inner: Summariser,
+        *,
+        window: int | None = None,
+        spare_output_tokens: int = 0,
+        reuses_prefix_of: str | None = None,
     ) -> None:
-        """`window`: tokens the inner model holds; a request's own comes first."""
+        """`window`: tokens the inner model holds; a request's own comes first.
+
+        `reuses_prefix_of`: the model at the end of whose own requests the inner one can ask.
+        """
         self._inner = inner
         self._window = window
         self._spare = spare_output_tokens
+        self._reuses_prefix_of = reuses_prefix_of
 
     async def summarise(self, request: SummaryRequest) -> SummaryResult:
         """The summary, unchecked; `usage` and `calls` are of all calls. Raises SummariserError."""
         spent = _Spent()
         try:
-            result = await self._whole(request, spent)
+            result = await self._in_place(request, spent)
+            if result is None:
+                fenced = msgspec.structs.replace(request, prefix=None)
+                result = await self._whole(fenced, spent)
         except SummariserError as error:
             error.usage, error.calls = spent.and_of(error.usage, error.calls)
             raise
         return msgspec.structs.replace(result, usage=spent.usage, calls=spent.calls)
+
+    async def _in_place(self, request: SummaryRequest, spent: "_Spent") -> SummaryResult | None:
+        """The summary asked for at the end of the conversation's own request; None where that is
+        not to be done, does not fit, or led to something else than a summary."""
+        if not self._reuses_prefix(request):
+            return None
+        try:
+            result = spent.with_(await self._inner.summarise(request))
+        except SummariserOverflow as error:
+            spent.add(error.usage, error.calls)
+            return None
+        return result if result.structured is not None and _usable(result) else None
+
+    def _reuses_prefix(self, request: SummaryRequest) -> bool:
+        own = self._reuses_prefix_of
+        if request.prefix is None or not own:
+            return False
+        if request.model != own and not request.model.startswith(f"{own}-"):
+            return False
+        limit = self._input_limit(request)
+        return limit is None or request.prefix.tokens <= limit
 
     async def _whole(self, request: SummaryRequest, spent: "_Spent") -> SummaryResult:
         if not request.turn_prefix:

@@ -10,12 +10,15 @@ from foldlog.summarisers.providers import (
     errors_translated,
     not_an_answer,
     output_tokens,
+    prefix_prompt,
     result_of,
     user_prompt,
 )
 from foldlog_events.messages import FinishReason
+from foldlog_projections.renderers import openai_chat
 from foldlog_projections.summary_source import SummaryResult
 from foldlog_projections.usage import normalise_usage
+from foldlog_projections.views import ContextView
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
@@ -71,25 +74,30 @@ class OpenAISummariser:
         options: dict[str, Any] = {
             settings.limit_parameter: output_tokens(request, settings),
         }
-        if settings.structured:
-            schema = {"name": "summary", "strict": True, "schema": SCHEMA}
-            options["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if request.prefix is not None:
+            messages = _after_prefix(request.prefix, request)
+            if tools := openai_chat.tools(request.prefix):
+                options["tools"] = tools
+        else:
+            prompt = user_prompt(request, structured=settings.structured)
+            messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}]
+            if settings.structured:
+                schema = {"name": "summary", "strict": True, "schema": SCHEMA}
+                options["response_format"] = {"type": "json_schema", "json_schema": schema}
         async with errors_translated(self._errors, settings):
             completion: ChatCompletion = await self._client.chat.completions.create(
-                model=settings.model,
-                messages=[
-                    {"role": "system", "content": SYSTEM},
-                    {
-                        "role": "user",
-                        "content": user_prompt(request, structured=settings.structured),
-                    },
-                ],
-                **options,
+                model=settings.model, messages=messages, **options
             )
         # The client hands out whatever it cannot read as it came.
         if not isinstance(completion, self._answer):
             raise not_an_answer(completion, settings)
         return _result(completion, settings.model)
+
+
+def _after_prefix(prefix: ContextView, request: SummaryRequest) -> Any:
+    """The conversation's own request, and one message more. A schema would stand before all of it
+    and keep it from being found in the cache: the sections are asked for in words."""
+    return [*openai_chat.render(prefix), {"role": "user", "content": prefix_prompt(request)}]
 
 
 def _result(completion: "ChatCompletion", asked: str) -> SummaryResult:

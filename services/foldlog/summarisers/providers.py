@@ -1,7 +1,7 @@
 """What the model-backed summarisers share: settings, the prompt, and errors by their meaning."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -86,6 +86,9 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Tokens of output allowed beside the summary, for models that reason before they answer."""
     structured: bool = True
     """Ask for output by JSON Schema; False for providers that do not offer it."""
+    reuse_prefix: bool = True
+    """Where this model is the conversation's own: ask at the end of its own request, so that the
+    provider's cache holds nearly all of it; False: always ask about fenced text."""
 
     def __post_init__(self) -> None:
         for name in ("timeout", "deadline"):
@@ -118,20 +121,42 @@ def user_prompt(request: SummaryRequest, *, structured: bool) -> str:
     if request.turn_prefix:
         parts.append("What stands in <turn-beginning> is the newest turn, which is still going on.")
     if not structured:
-        headings = "\n".join(f"## {SECTIONS[field]}\n{what}" for field, what in _WHAT.items())
-        parts.append(
-            "Write these sections, each under its heading, lists as lines that begin with `- `, "
-            f"an empty one as `(none)`, and nothing else:\n\n{headings}"
-        )
+        parts.append(_in_sections())
+    parts += _wishes(request)
+    return "\n\n".join(parts)
+
+
+def prefix_prompt(request: SummaryRequest) -> str:
+    """The user's message that asks for the summary of the request that it ends."""
+    words = max(50, request.budget * 6 // 10)
+    parts = [
+        "The work pauses here, and everything above leaves your context. Do not go on with it, "
+        "answer nothing in it and call no tool: write the summary from which the work will go on, "
+        f"in at most {words} words.",
+        SYSTEM.partition("\n\n")[2],
+        _in_sections(),
+    ]
+    return "\n\n".join([*parts, *_wishes(request)])
+
+
+def _in_sections() -> str:
+    headings = "\n".join(f"## {SECTIONS[field]}\n{what}" for field, what in _WHAT.items())
+    return (
+        "Write these sections, each under its heading, lists as lines that begin with `- `, "
+        f"an empty one as `(none)`, and nothing else:\n\n{headings}"
+    )
+
+
+def _wishes(request: SummaryRequest) -> Iterator[str]:
+    """What a person asks of the summary, and what an earlier one must not state again."""
     if request.instructions:
-        parts.append(f"A person asks for this summary to heed: {fence_safe(request.instructions)}")
+        yield f"A person asks for this summary to heed: {fence_safe(request.instructions)}"
     if request.rejected:
         values = "\n".join(f"- {fence_safe(value)}" for value in request.rejected)
-        parts.append(
+        yield (
             "An earlier summary was refused because it stated these values, which do not occur "
             f"in the source. State none of them:\n{values}"
         )
-    return "\n\n".join(parts)
 
 
 def result_of(
