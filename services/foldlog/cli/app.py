@@ -69,6 +69,10 @@ for _name in (
     "verify",
 ):
     app.command(f"foldlog.cli.{_name}:{_name}")
+for _name in ("diff", "recall", "actions"):
+    app.command(f"foldlog.cli.{_name}:{_name}")
+for _name in ("erase", "delete", "materialise"):
+    app.command(f"foldlog.cli.erase:{_name}")
 app.command("foldlog.cli.import_:import_", name="import")
 
 

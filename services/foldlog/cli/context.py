@@ -8,10 +8,13 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
+from foldlog.cli.app import UsageError
 from foldlog.cli.common import Common
 from foldlog.cli.describe import describe_message
 from foldlog.cli.output import console, one_line, print_json, safe
+from foldlog.cli.prefix import print_report
 from foldlog.contexts import At
+from foldlog.prefixes import prefix_report
 from foldlog_projections.renderers import anthropic, openai_chat
 from foldlog_projections.views import ContextView
 
@@ -29,15 +32,28 @@ async def context(
     render: Annotated[
         Rendering, Parameter(help="The form: foldlog's own, or a provider's request.")
     ] = "neutral",
+    prefix: Annotated[
+        bool,
+        Parameter(help="Instead: how much of each request repeats the one before.", negative=()),
+    ] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """Show what a model is shown, now or as it was at a moment.
 
     With --json: {"conversation", "version", "head", "tokens", "digest", "messages"}; rendered for
-    OpenAI the list of chat messages, for Anthropic {"system", "tools", "messages"}.
+    OpenAI the list of chat messages, for Anthropic {"system", "tools", "messages"}. With --prefix
+    {"share", "reasons", "steps": [{"version", "size", "shared", "broken"}]}: what a provider
+    caches is a request's beginning, and `broken` says why it ceased to repeat.
     """
+    if prefix and at is not None:
+        raise UsageError("--prefix is about all requests of a conversation: leave --at out")
     async with common.opened() as foldlog:
         await foldlog.contexts.require(foldlog.tenant, conversation)
+        if prefix:
+            form = anthropic.render if render == "anthropic" else openai_chat.render
+            report = await prefix_report(foldlog, conversation, form)
+            print_report(report, as_json=common.json)
+            return
         session = foldlog.session(conversation)
         view = await session.context(at=None if at is None else parse_moment(at))
     if common.json:
