@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import sys
+from asyncio.subprocess import PIPE
 
 import pytest
 
@@ -221,6 +223,22 @@ async def test_any_name_is_a_conversation_of_its_own(log: Log) -> None:
 async def test_many_tasks_of_one_process(log: Log) -> None:
     stored = await asyncio.gather(*(log.append([said(str(n))]) for n in range(50)))
     assert sorted(one.version for (one,) in stored) == list(range(1, 51))
+
+
+async def test_no_process_shuts_another_out(log: Log, nats_url: str) -> None:
+    """Whoever appends without a pause does not keep others from appending."""
+    greedy = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.writer", nats_url, "greedy", "100000", stdout=PIPE
+    )
+    try:
+        assert greedy.stdout is not None
+        first = int((await greedy.stdout.readline()).split()[0])
+        for number in range(20):
+            (recorded,) = await log.append([said(f"other {number}", "shared")])
+    finally:
+        greedy.kill()
+        await greedy.communicate()
+    assert recorded.version - first < 20 * 20
 
 
 async def test_watch_follows_one_conversation(log: Log) -> None:

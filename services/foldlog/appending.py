@@ -37,6 +37,11 @@ ATTEMPT_TIMEOUT = 2.0
 CANCEL_GRACE = 1.0
 """Seconds a cancelled append waits for its answer, and once more to find it in the log."""
 _LONGEST_PAUSE = 0.1
+_GIVE_WAY = 0.003
+"""Seconds at most that a process which has just met others lets them go first. Who is refused
+tries again at once, for who waits then loses to those who do not; so it is the others, who have
+just stored something, that wait."""
+_RIVALS_REMEMBERED = 0.1
 
 _CHANGES = (Outcome.STORED, Outcome.UNKNOWN)
 _TRANSIENT = (BrokerUnreachable, RequestTimeout, JetStreamUnavailable, StaleRead)
@@ -102,7 +107,7 @@ class _Append:
     ) -> None:
         self._broker = appender.broker
         self._attempt_timeout = appender.attempt_timeout
-        self._turn = conversation.turn
+        self._conversation = conversation
         self._lanes = conversation.lanes
         self._prepared = prepared
         self._left = prepared
@@ -113,13 +118,14 @@ class _Append:
         self._ids = [one.entry.id for one in prepared]
         self._must_search = is_late(self._ids, self._now())
         self._open: list[Mapping[Lane, int]] = []
+        self._outrun = False
         self._reason = "other writers were faster"
 
     async def wait_turn(self) -> None:
         """Waits for earlier appends of this process to the same conversation."""
         try:
             async with asyncio.timeout(max(0.0, self._remaining())):
-                await self._turn.acquire()
+                await self._conversation.turn.acquire()
         except TimeoutError:
             raise self._timed_out("earlier appends of this process go first") from None
 
@@ -127,7 +133,9 @@ class _Append:
         """Attempts until it is known how it went, or the deadline has passed."""
         tries = 0
         try:
+            await self._give_way()
             while True:
+                self._outrun = False
                 try:
                     if await self._advance():
                         return tuple(self._found[entry_id] for entry_id in self._ids)
@@ -142,6 +150,12 @@ class _Append:
             if self._open:
                 raise self._unknown() from error
             raise
+
+    async def _give_way(self) -> None:
+        """Lets other processes go first where they were met a moment ago."""
+        since = time.monotonic() - self._conversation.rivals_met
+        if self._expect is None and since < _RIVALS_REMEMBERED:
+            await asyncio.sleep(random.uniform(0, _GIVE_WAY))
 
     async def _advance(self) -> bool:
         """One round: search where need be, attempt, settle. True once all is stored."""
@@ -218,6 +232,8 @@ class _Append:
         """Takes the new ends of the lanes, or raises VersionConflict where one was expected."""
         lanes = self._readers()
         if self._expect is None:
+            self._outrun = True
+            self._conversation.rivals_met = time.monotonic()
             for lane, reader in lanes.items():
                 known = self._lanes[lane]
                 alone = len(lanes) == 1 and answer.version
@@ -260,8 +276,9 @@ class _Append:
 
     async def _pause(self, tries: int) -> None:
         """Waits with jitter, and for the connection. Raises once the deadline has passed."""
-        pause = random.uniform(0, min(_LONGEST_PAUSE, 0.001 * 2 ** min(tries, 10)))
-        await asyncio.sleep(max(0.0, min(pause, self._remaining())))
+        if not self._outrun:
+            pause = random.uniform(0, min(_LONGEST_PAUSE, 0.001 * 2 ** min(tries, 10)))
+            await asyncio.sleep(max(0.0, min(pause, self._remaining())))
         await self._broker.wait_connected(max(0.0, self._remaining()))
         if self._remaining() > 0:
             return

@@ -1,6 +1,7 @@
 """What a process knows about the lanes of a conversation: their ends, and ids it has seen."""
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -51,10 +52,12 @@ class LaneKnowledge:
 class Conversation:
     """What is known of one conversation; appends of one process take turns by `turn`."""
 
-    __slots__ = ("lanes", "turn")
+    __slots__ = ("lanes", "rivals_met", "turn")
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
+        self.rivals_met = -math.inf
+        """When an append last came behind another process's, on the loop's clock."""
         self.lanes: dict[Lane, LaneKnowledge] = {"log": LaneKnowledge(), "shape": LaneKnowledge()}
 
 
