@@ -2,15 +2,12 @@
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from foldlog.importers import read_file, record_offline
 from foldlog_events.entries import (
     Baseline,
     BaseVersion,
@@ -416,30 +413,3 @@ def test_what_stays_in_order_is_as_much_as_can(places: list[int]) -> None:
             if places[start] < places[end]:
                 longest[end] = max(longest[end], longest[start] + 1)
     assert len(run) == max(longest)
-
-
-CORPUS = Path(
-    os.environ.get("FOLDLOG_CORPUS")
-    or Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
-)
-
-
-@pytest.mark.parametrize("name", ["pi-before-compaction.jsonl", "tau-airline-openai-chat.jsonl"])
-def test_in_real_transcripts_neighbours_differ_by_what_the_entry_between_did(name: str) -> None:
-    path = CORPUS / name
-    if not path.exists():
-        pytest.skip(f"the corpus of real transcripts is not here: no {path.name}")
-    changed = 0
-    for conversation in read_file(path):
-        history = record_offline(conversation)
-        context = ContextFold(empty(conversation.tenant, conversation.conversation))
-        before = context.view()
-        for recorded in history:
-            context.apply(recorded.version, recorded.entry)
-            after = context.view()
-            changes = diff(before, after, (recorded,))
-            check(before, after, changes)
-            assert {cause.id for cause in causes_of(changes) if cause} <= {recorded.entry.id}
-            changed += not changes.empty
-            before = after
-    assert changed > 500
