@@ -122,7 +122,11 @@ def _digest(
     candidates: dict[str, list[_Piece]] = {
         "goal": [_Piece(goal, 0, 1)],
         "next_steps": list(_next_steps(said, old.next_steps)),
-        "constraints": [*_old(old.constraints, 2), *wishes],
+        # What was next when it was asked is a wish in force once something else is next.
+        "constraints": [
+            *_old((*old.constraints, *filter(_WISH.search, old.next_steps)), 2),
+            *wishes,
+        ],
         "decisions": [*_old(old.decisions, 1), *_matching(said, _DECISION, "assistant")],
         "critical_context": [
             *_old(old.critical_context, 1),

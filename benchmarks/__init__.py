@@ -1,0 +1,1 @@
+"""Benchmarks: each number beside what a user would take instead, in the same run."""
