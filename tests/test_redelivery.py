@@ -2,14 +2,18 @@
 
 from datetime import UTC, datetime
 
+import msgspec
+from nats.aio.msg import Msg
+
 from foldlog.announcing import publish
-from foldlog.compactor import Compactor
+from foldlog.compactor import CONSUMER, Compactor
 from foldlog.projection import ConversationKey, Projection
 from foldlog.session import Session, connect
 from foldlog.settings import Settings
 from foldlog.summarisers.extractive import Extractive
+from foldlog.topology import PRESSURE
 from foldlog_events.messages import assistant, user
-from foldlog_projections.attempts import CompactionRecord
+from foldlog_projections.attempts import CompactionRecord, unended
 from foldlog_projections.policy import Policy
 from foldlog_projections.pressure import Pressure, manual
 from foldlog_projections.views import ContextView
@@ -80,6 +84,33 @@ async def test_a_commit_whose_worker_died_behind_it_is_on_record_and_not_made_ag
         last = (await log.attempts.read(*TALK))[-1]
         assert (last.state, last.entry) == ("committed", ended.entry)
         assert last.tokens_after == ended.tokens_after
+
+
+async def test_whoever_handles_the_next_event_ends_what_dead_workers_left_open(
+    nats_url: str,
+) -> None:
+    """Found by the faults: of two workers on one event, the one that died left its attempt open."""
+    async with connect(nats_url) as log:
+        pressure = await pressed(log.session("talk"))
+        for identifier in ("dead", "alive"):
+            await log.attempts.add(record(pressure, identifier, request=7))
+        await log.attempts.add(
+            msgspec.structs.replace(record(pressure, "alive", request=7), state="declined")
+        )
+        compactor = Compactor(log.broker, Settings(), Extractive())
+        first = Msg.Metadata(
+            sequence=Msg.Metadata.SequencePair(consumer=8, stream=8),
+            num_pending=0,
+            num_delivered=1,
+            timestamp=datetime.now(UTC),
+            stream=PRESSURE,
+            consumer=CONSUMER,
+        )
+        await compactor.take_on(pressure, first)
+        records = await log.attempts.read(*TALK)
+        assert not unended(records)
+        assert [one.state for one in records if one.id == "dead"] == ["started", "failed"]
+        assert [one.state for one in records if one.id == "alive"] == ["started", "declined"]
 
 
 async def pressed(session: Session) -> Pressure:

@@ -1,5 +1,6 @@
 """Records of compaction attempts: every attempt has a start and an end."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -47,3 +48,9 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     policy: str = ""
     attempt: Attempt | None = None
     """What decides when the next attempt is due; on ends only."""
+
+
+def unended(records: Sequence[CompactionRecord]) -> tuple[CompactionRecord, ...]:
+    """The starts of attempts that have no end on record, oldest first."""
+    ended = {one.id for one in records if one.state in ENDS}
+    return tuple(one for one in records if one.state == "started" and one.id not in ended)

@@ -42,7 +42,7 @@ from foldlog.views import Views
 from foldlog.work import CANCELLED, Work
 from foldlog_events.entries import CompactionEntry, Recorded
 from foldlog_events.subjects import decode_token
-from foldlog_projections.attempts import CompactionRecord
+from foldlog_projections.attempts import CompactionRecord, unended
 from foldlog_projections.policy import Policy
 from foldlog_projections.pressure import Attempt, Outcome, Pressure, attempted, level_of
 
@@ -75,20 +75,21 @@ class Compactor:
         self._prices = settings.prices
 
     async def is_settled(self, pressure: Pressure, request: int) -> bool:
-        """Whether this event, which comes again, was dealt with: its worker ended behind that.
-
-        An attempt that a dead worker left open is given its end on record.
-        """
-        records = await self._attempts.read(pressure.tenant, pressure.conversation)
-        if records and records[-1].state == "started":
-            records.append(await self._close(records[-1], pressure))
+        """Whether this event, which comes again, was dealt with: its worker ended behind that."""
+        records = await self._ended(pressure)
         return any(one.request == request and one.attempt is not None for one in records)
 
     async def take_on(self, pressure: Pressure, delivery: Msg.Metadata) -> None:
         """What a delivery of a pressure event asks for, unless it was dealt with before."""
         request = delivery.sequence.stream
-        if delivery.num_delivered == 1 or not await self.is_settled(pressure, request):
+        is_settled = await self.is_settled(pressure, request)
+        if delivery.num_delivered == 1 or not is_settled:
             await self.handle(pressure, request)
+
+    async def _ended(self, pressure: Pressure) -> list[CompactionRecord]:
+        """The conversation's records, once those that dead workers left open have their ends."""
+        records = await self._attempts.read(pressure.tenant, pressure.conversation)
+        return records + [await self._close(one, pressure) for one in unended(records)]
 
     async def handle(self, pressure: Pressure, request: int = 0) -> Ended:
         """One attempt, with its start and its end on record; `request` as in the record."""
