@@ -11,7 +11,7 @@ from foldlog.contexts import decode_state
 from foldlog.reading import Read, lane_of_read
 from foldlog.session import Foldlog
 from foldlog_events.entries import CompactionEntry, HeadMarker, Lane, Recorded
-from foldlog_projections.attempts import ENDS, CompactionRecord
+from foldlog_projections.attempts import ENDS, unended
 from foldlog_projections.fold import ContextFold
 from foldlog_projections.policy import Policy
 from foldlog_projections.pressure import Attempt, Pressure, assess
@@ -181,9 +181,8 @@ async def check_attempts(
     """Every attempt ended, and what is over its limit has been seen to; how attempts ended."""
     records = await foldlog.attempts.read(foldlog.tenant, view.conversation)
     findings.attempts += [
-        f"{attempt} of {view.conversation} has states {states}"
-        for attempt, states in _states(records).items()
-        if not ENDS & set(states)
+        f"{attempt.id} of {view.conversation} by {attempt.worker} has no end"
+        for attempt in unended(records)
     ]
     last: Attempt | None = next((one.attempt for one in reversed(records) if one.attempt), None)
     if isinstance(assess(view, policy, last, now), Pressure) and not (last and last.failures):
@@ -192,13 +191,6 @@ async def check_attempts(
             f"nothing is queued; its last attempt was {last}"
         )
     return Counter(one.state for one in records if one.state in ENDS)
-
-
-def _states(records: Iterable[CompactionRecord]) -> dict[str, list[str]]:
-    states: dict[str, list[str]] = {}
-    for record in records:
-        states.setdefault(record.id, []).append(record.state)
-    return states
 
 
 def longest_pause(

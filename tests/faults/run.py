@@ -7,17 +7,20 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from foldlog.announcing import publish
 from foldlog.errors import FoldlogError
 from foldlog.reading import Read
 from foldlog.session import Foldlog
 from foldlog.topology import ENTRIES, PRESSURE
 from foldlog_events.entries import Recorded
+from foldlog_projections.attempts import unended
 from foldlog_projections.policy import load
+from foldlog_projections.pressure import manual
 from tests.faults.checks import (
     Findings,
     check_attempts,
@@ -52,6 +55,8 @@ SOURCES = {
 """So that the processes run the code beside these tests."""
 WRITERS_PATIENCE = 90.0
 SETTLE_PATIENCE = 90.0
+ATTEMPT_PATIENCE = 15.0
+"""For the attempts of workers that are not dead."""
 EXPECTED_EXITS = frozenset({0, 3, -9, -15})
 """Done; the broker or the consumer is gone; killed; stopped."""
 
@@ -184,18 +189,42 @@ async def _settled(
 ) -> tuple[dict[str, list[Read]], Foldlog]:
     """The log, once the services have caught up with it."""
     foldlog = Foldlog(await cluster.operator())
-    waiting = ["the broker does not answer"]
-    deadline = time.monotonic() + SETTLE_PATIENCE
-    while waiting and time.monotonic() < deadline:
-        with contextlib.suppress(FoldlogError):
-            waiting = [] if plan.naive else await _behind(plan, foldlog)
-        await asyncio.sleep(0.1)
-    findings.processes += [f"{what} after {SETTLE_PATIENCE:g} s" for what in waiting]
+    if not plan.naive:
+        waiting = await _until_nothing(lambda: _behind(plan, foldlog), SETTLE_PATIENCE)
+        left_open = await _until_nothing(lambda: _open_attempts(plan, foldlog), ATTEMPT_PATIENCE)
+        # Their workers are dead, and who handles the next event of the conversation ends them.
+        for conversation in left_open:
+            context = await foldlog.contexts.current(foldlog.tenant, conversation)
+            await publish(foldlog.records, manual(context.view(), load(POLICY)))
+        if left_open:
+            waiting += await _until_nothing(lambda: _behind(plan, foldlog), SETTLE_PATIENCE)
+            await _until_nothing(lambda: _open_attempts(plan, foldlog), ATTEMPT_PATIENCE)
+        findings.processes += [f"{what} after {SETTLE_PATIENCE:g} s" for what in waiting]
     histories = {
         conversation: await foldlog.log.read_all(foldlog.tenant, conversation)
         for conversation in plan.conversations
     }
     return histories, foldlog
+
+
+async def _until_nothing(what: Callable[[], Awaitable[list[str]]], patience: float) -> list[str]:
+    """Ask until there is nothing to wait for, or patience is over; what there is then."""
+    waiting = ["the broker does not answer"]
+    deadline = time.monotonic() + patience
+    while waiting and time.monotonic() < deadline:
+        with contextlib.suppress(FoldlogError):
+            waiting = await what()
+        await asyncio.sleep(0.1)
+    return waiting
+
+
+async def _open_attempts(plan: Plan, foldlog: Foldlog) -> list[str]:
+    """Conversations with an attempt that has not ended."""
+    return [
+        conversation
+        for conversation in plan.conversations
+        if unended(await foldlog.attempts.read(foldlog.tenant, conversation))
+    ]
 
 
 async def _behind(plan: Plan, foldlog: Foldlog) -> list[str]:

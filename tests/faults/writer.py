@@ -16,19 +16,24 @@ from pathlib import Path
 import msgspec
 
 from foldlog import appending, streams
+from foldlog.artifacts import Artifacts
+from foldlog.contexts import Contexts
 from foldlog.errors import (
     AppendOutcomeUnknown,
     AppendTimedOut,
     BrokerRefused,
     BrokerUnreachable,
     ConnectionClosed,
+    FoldlogError,
     JetStreamUnavailable,
     RequestTimeout,
     VersionConflict,
 )
 from foldlog.log import Log, open_log
+from foldlog.views import Views
 from foldlog_events.codec import decode, encode
-from foldlog_events.entries import Entry, Recorded, lane_of
+from foldlog_events.entries import DEFAULT_TENANT, Entry, Recorded, lane_of
+from foldlog_events.messages import Seen
 from tests.faults.journal import Journal, Line, What, open_intents, read
 from tests.faults.writing import Author, Spec
 
@@ -36,6 +41,7 @@ NOTHING_WRITTEN = (AppendTimedOut, BrokerUnreachable, BrokerRefused, VersionConf
 """What `Log.append` raises where it promises that nothing was written."""
 ASK_AGAIN_SHARE = 0.7
 """Of the appends that a killed writer had begun; nobody asks again for the others."""
+LOOK_SHARE = 0.05
 DEADLINES = (0.4, 2.0, 10.0)
 PAUSE_AFTER_REFUSAL = 0.05
 
@@ -45,6 +51,7 @@ class Writer:
 
     def __init__(self, log: Log, spec: Spec, journal: Journal, lines: list[Line]) -> None:
         self._log = log
+        self._contexts = Contexts(log, Views(log.broker, Artifacts(log.broker)))
         self._spec = spec
         self._journal = journal
         self._random = random.Random(f"{spec.seed} {spec.name} {len(lines)}")
@@ -63,7 +70,7 @@ class Writer:
                 self._note("abandoned", intent.conversation, intent.ids)
         while self._done < self._spec.appends:
             conversation = self._random.choice(self._spec.conversations)
-            entries = self._author.batch(conversation)
+            entries = self._author.batch(conversation, await self._look(conversation))
             self._journal.write(
                 Line(
                     what="intent",
@@ -75,6 +82,19 @@ class Writer:
             )
             await self._settle(conversation, entries, time.monotonic())
             await asyncio.sleep(self._random.uniform(0, 2 * self._spec.pause))
+
+    async def _look(self, conversation: str) -> Seen | None:
+        """Now and then, the context that the next entry answers: the audit checks its digest."""
+        if self._random.random() > LOOK_SHARE:
+            return None
+        last = self._last.get(conversation, 0)
+        try:
+            context = await self._contexts.current(DEFAULT_TENANT, conversation, at_least=last)
+        except FoldlogError:
+            return None
+        view = context.view()
+        assert view.base_version.log >= last, "a context without what its reader wrote"
+        return Seen(version=view.version, digest=view.digest)
 
     async def _settle(
         self, conversation: str, entries: Sequence[Entry], started: float, *, asked: bool = False

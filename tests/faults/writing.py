@@ -16,7 +16,7 @@ from foldlog_events.entries import (
     NoteEntry,
     ResetEntry,
 )
-from foldlog_events.messages import Message, ToolCall, assistant, tool_result, user
+from foldlog_events.messages import Message, Seen, ToolCall, assistant, tool_result, user
 from tests.faults.plan import AVERAGE_BATCH, LARGEST_BATCH
 
 _TEXT = "the order of table nine went to the kitchen at noon and came back cold for a refund"
@@ -47,8 +47,14 @@ class Author:
         self._count = 0
         self._own: dict[str, list[str]] = {}
 
-    def batch(self, conversation: str) -> tuple[Entry, ...]:
-        """The next entries for a conversation: mostly messages, now and then another kind."""
+    def batch(self, conversation: str, seen: Seen | None = None) -> tuple[Entry, ...]:
+        """The next entries for a conversation: mostly messages, now and then another kind.
+
+        Where a context was seen, a reply that says so.
+        """
+        if seen is not None:
+            reply = msgspec.structs.replace(assistant(f"{self._name} has seen"), seen=seen)
+            return (MessageEntry(**self._envelope(conversation), messages=(reply,)),)
         draw = self._random.random()
         if draw < 0.25:
             return (self._message(conversation),)
