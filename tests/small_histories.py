@@ -34,9 +34,12 @@ from foldlog_events.messages import (
     assistant,
     user,
 )
-from tests.histories import TIME
+from foldlog_projections.fold import empty, fold, render
+from foldlog_projections.views import ContextView
+from tests.histories import TENANT, TIME
 from tests.reference_fold import INTRODUCTION, ReferenceView, reference_view
 from tests.reference_pairing import UNAVAILABLE
+from tests.test_fold_agrees import as_reference
 
 LAST = 1_000
 SOURCE = SourceRange(
@@ -123,7 +126,17 @@ def short(message: Message) -> str:
 
 
 def view(history: Sequence[Recorded], version: int = LAST) -> ReferenceView:
-    return reference_view(history, version)
+    """The reference's view, which the fold agrees to."""
+    expected = reference_view(history, version)
+    if not (history and isinstance(history[0].entry, ForkEntry)):
+        assert as_reference(folded_view(history, version)) == expected
+    return expected
+
+
+def folded_view(history: Sequence[Recorded], version: int = LAST) -> ContextView:
+    """The fold's own view."""
+    state = empty(TENANT, "c")
+    return render(fold(state, [one for one in history if one.version <= version]))
 
 
 def seen(history: Sequence[Recorded], version: int = LAST) -> list[str]:
