@@ -19,6 +19,7 @@ from foldlog_events.messages import Message, ToolCall, assistant, tool_result, u
 from foldlog_projections.attempts import ENDS
 from foldlog_projections.policy import Policy, load
 from foldlog_projections.pressure import Pressure, assess
+from foldlog_projections.recall import Passage
 from foldlog_projections.renderers import openai_chat
 from foldlog_projections.tokens import estimate_text
 from foldlog_projections.views import ContextView
@@ -28,7 +29,7 @@ PRICES = {"counted": Price(input=1.0, output=5.0, cache_read=0.1)}
 """As providers' prices relate to each other: a cached token is a tenth, an output one five."""
 LATEST = {1: 50, 2: 55, 3: 73}
 """Page from which on a scope is followed by the next one, whether a compaction ran or not."""
-_REFERENCE = re.compile(r'recall\(reference="([^"]+)"')
+_REFERENCE = re.compile(r'recall\(reference="([^"]+)", offset=(\d+)')
 
 
 class Way(msgspec.Struct, frozen=True):
@@ -224,10 +225,10 @@ class _Play:
 
     async def _references(self, view: ContextView) -> None:
         for _, text in agent.texts(view):
-            for reference in _REFERENCE.findall(text):
+            for reference, offset in _REFERENCE.findall(text):
                 self.score.references += 1
-                passage = await self.session.recall(reference)
-                self.score.references_resolved += bool(passage)
+                found = await self.session.recall(reference=reference, offset=int(offset))
+                self.score.references_resolved += isinstance(found, Passage)
 
     async def _records(self) -> None:
         for record in await self.foldlog.attempts.read(self.foldlog.tenant, self.way.name):

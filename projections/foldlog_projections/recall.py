@@ -186,7 +186,10 @@ def read_artifact(
 
 
 class Search:
-    """A search while entries are read, oldest first: it holds the newest hits only."""
+    """A search while entries are read, oldest first: it holds the newest hits only.
+
+    Summaries come after all else: what they repeat was said elsewhere, in full.
+    """
 
     def __init__(self, query: str, *, limit: int = DEFAULT_HITS, for_people: bool = False) -> None:
         """Raises NothingToSearchFor."""
@@ -194,7 +197,9 @@ class Search:
         if not self._words:
             raise NothingToSearchFor
         self._for_people = for_people
+        self._limit = limit
         self._hits: deque[Hit] = deque(maxlen=limit)
+        self._retold: deque[Hit] = deque(maxlen=limit)
         self._found: set[str] = set()
         self._erased: set[str] = set()
 
@@ -213,7 +218,8 @@ class Search:
         while start > 0 and unicodedata.combining(text[start]):
             start -= 1
         self._found.add(entry.id)
-        self._hits.append(
+        hits = self._retold if isinstance(entry, CompactionEntry) else self._hits
+        hits.append(
             Hit(
                 reference=entry.id,
                 version=recorded.version,
@@ -227,14 +233,17 @@ class Search:
 
     def result(self) -> SearchResult:
         """What was found so far."""
-        return SearchResult(hits=tuple(reversed(self._hits)), total=len(self._found))
+        hits = (*reversed(self._hits), *reversed(self._retold))
+        return SearchResult(hits=hits[: self._limit], total=len(self._found))
 
     def _forget(self, target: str) -> None:
         self._erased.add(target)
         if target in self._found:
             self._found.discard(target)
-            kept = [hit for hit in self._hits if hit.reference != target]
-            self._hits = deque(kept, maxlen=self._hits.maxlen)
+            for hits in (self._hits, self._retold):
+                kept = [hit for hit in hits if hit.reference != target]
+                hits.clear()
+                hits.extend(kept)
 
 
 def search(
