@@ -34,7 +34,7 @@ from foldlog_events.messages import (
     assistant,
     user,
 )
-from foldlog_projections.fold import empty, fold, render
+from foldlog_projections.fold import ContextFold, empty, render
 from foldlog_projections.views import ContextView
 from tests.histories import TENANT, TIME
 from tests.reference_fold import INTRODUCTION, ReferenceView, reference_view
@@ -134,9 +134,14 @@ def view(history: Sequence[Recorded], version: int = LAST) -> ReferenceView:
 
 
 def folded_view(history: Sequence[Recorded], version: int = LAST) -> ContextView:
-    """The fold's own view."""
-    state = empty(TENANT, "c")
-    return render(fold(state, [one for one in history if one.version <= version]))
+    """The fold's own view: going on in place and from its stored state, it is the same."""
+    context = ContextFold(empty(TENANT, "c"))
+    for recorded in history:
+        if recorded.version <= version:
+            context.apply(recorded.version, recorded.entry)
+    shown = context.view()
+    assert render(context.state()) == shown
+    return shown
 
 
 def seen(history: Sequence[Recorded], version: int = LAST) -> list[str]:

@@ -29,7 +29,7 @@ from foldlog_projections.edits import acting, edited, erased, without_repeats
 from foldlog_projections.meter import ContextMeter
 from foldlog_projections.pairing import Transcript, counts
 from foldlog_projections.prompt import Prompt, leading_message, patch_message
-from foldlog_projections.state import Active, FoldState, empty
+from foldlog_projections.state import Active, FoldState, PromptPatch, empty
 from foldlog_projections.tokens import estimate_message, estimate_tools
 from foldlog_projections.views import ContextView, Fault, Head
 
@@ -298,24 +298,22 @@ class ContextFold:
         if entry.patch is not None and (
             self._kept.baseline is None or entry.version > self._kept.baseline_version
         ):
-            self._contribute_patch(entry)
+            self._contribute_patch(entry, entry.patch)
         for message in entry.messages:
             self._place(message, entry)
             if message.usage is not None and self._measures(message, entry):
                 self._meter.measure(message.usage)
 
-    def _contribute_patch(self, entry: Active) -> None:
-        if entry.patch is None:
-            return
-        self._prompt.apply(entry.patch, entry.id)
+    def _contribute_patch(self, entry: Active, patch: PromptPatch) -> None:
+        self._prompt.apply(patch, entry.id)
         self._estimate_tools()
-        if self._has_leading or all(section.text is None for section in entry.patch.sections):
-            message = patch_message(entry.patch.sections)
+        if self._has_leading or all(section.text is None for section in patch.sections):
+            message = patch_message(patch.sections)
             if message is not None:
                 self._place(message, entry)
             return
         first = Prompt(None)
-        first.apply(entry.patch, entry.id)
+        first.apply(patch, entry.id)
         self._has_leading = True
         self._lead(leading_message(first.sections), entry)
 

@@ -193,7 +193,8 @@ class Search:
 
     def __init__(self, query: str, *, limit: int = DEFAULT_HITS, for_people: bool = False) -> None:
         """Raises NothingToSearchFor."""
-        self._words = _normalised(query).split()
+        # Split first: the parts of a character may hold a space, as those of "´" do.
+        self._words = [_normalised(word) for word in query.split()]
         if not self._words:
             raise NothingToSearchFor
         self._for_people = for_people
