@@ -4,14 +4,13 @@ import asyncio
 import hashlib
 import os
 
-import msgspec
 import pytest
 
 from foldlog.artifacts import Artifacts, digest_of
 from foldlog.broker import Broker
 from foldlog.errors import CorruptArtifact, UnknownArtifact, ViewConflict
 from foldlog.log import Log
-from foldlog.records import DeadLetter, Records
+from foldlog.records import Records
 from foldlog.topology import ARTIFACTS, ARTIFACTS_BUCKET, PRESSURE, VIEWS_BUCKET
 from foldlog.views import INLINE_BYTES, StoredView, Views
 from foldlog_events.subjects import view_key
@@ -168,11 +167,11 @@ async def test_records_are_kept_in_order(log: Log) -> None:
     kept = await records.compactions("default", "a.b")
     assert [record.data for record in kept] == [b"0", b"1", b"2"]
     await records.add_dead("pressure", "default", "c", b"broken")
-    await records.bury("entry", "default", "c", version=7, reason="poison")
+    await records.add_dead_tokens("entry", "default", "c", b"poison")
     assert [record.data for record in await records.dead("pressure")] == [b"broken"]
     assert len(await records.dead()) == 2
     (letter,) = await records.dead("entry", "default", "c")
-    assert msgspec.json.decode(letter.data, type=DeadLetter) == DeadLetter(
-        "entry", "default", "c", 7, "poison"
-    )
+    assert letter.data == b"poison"
     assert await records.dead("entry", "default", "other") == []
+    await records.remove_dead(letter.version)
+    assert await records.dead("entry") == []

@@ -26,9 +26,10 @@ from foldlog.artifacts import Artifacts
 from foldlog.attempt_log import AttemptLog
 from foldlog.broker import Broker
 from foldlog.compaction import Compaction, Ended
-from foldlog.contexts import Contexts
-from foldlog.dead_letters import DeadLetter, bury
+from foldlog.contexts import Contexts, given_up
+from foldlog.dead_letters import NOBODY, DeadLetter, bury
 from foldlog.errors import FoldlogError
+from foldlog.health import Health, health_of
 from foldlog.log import Log
 from foldlog.logging_setup import configure
 from foldlog.policies import policies_of
@@ -37,10 +38,11 @@ from foldlog.service import Gone, broker_with_streams, run, stream_broker
 from foldlog.settings import Settings, load
 from foldlog.summarisers import Summariser
 from foldlog.summarisers.choosing import summariser_of
-from foldlog.topology import CANCEL, PRESSURE
+from foldlog.topology import CANCEL, PRESSURE, pressure_subject
 from foldlog.views import Views
 from foldlog.work import CANCELLED, Work
 from foldlog_events.entries import CompactionEntry, Recorded
+from foldlog_events.errors import InvalidIdentifier
 from foldlog_events.subjects import decode_token
 from foldlog_projections.attempts import CompactionRecord, unended
 from foldlog_projections.policy import Policy
@@ -65,7 +67,8 @@ class Compactor:
         self._log = log = Log(broker)
         self._records = Records(broker)
         self._attempts = AttemptLog(self._records)
-        self._contexts = Contexts(log, Views(broker, Artifacts(broker)))
+        self._views = Views(broker, Artifacts(broker))
+        self._contexts = Contexts(log, self._views)
         self._policies = policies_of(settings)
         self._announcer = Announcer(self._records, self._policies)
         self._worker = f"compactor-{str(uuid7())[-12:]}"
@@ -161,16 +164,21 @@ class Compactor:
 
     async def bury(self, message: Msg, reason: str) -> None:
         """Keep an event that cannot be handled, with its error."""
-        _, tenant, conversation = message.subject.split(".")
+        tenant, conversation, subject = _whose(message.subject)
         letter = DeadLetter(
-            tenant=decode_token(tenant) or tenant,
-            conversation=decode_token(conversation) or conversation,
+            tenant=tenant,
+            conversation=conversation,
             reason=reason,
             tries=message.metadata.num_delivered,
             data=message.data.decode(errors="replace"),
+            subject=subject,
         )
         _logger.error("gave up", conversation=letter.conversation, reason=reason)
         await bury(self._records, "pressure", letter)
+        if not subject:
+            mark = given_up(0, f"a compaction was given up: {reason}")
+            with contextlib.suppress(FoldlogError):
+                await self._views.mark(tenant, conversation, mark)
 
     async def _end(self, started: CompactionRecord, ended: Ended, since: float) -> CompactionRecord:
         spent = ended.spent
@@ -199,6 +207,18 @@ class Compactor:
             seconds=record.seconds,
         )
         return record
+
+
+def _whose(subject: str) -> tuple[str, str, str]:
+    """Tenant and conversation of a pressure event; their tokens and the subject where unknown."""
+    tokens = [*subject.split(".")[1:], NOBODY, NOBODY]
+    try:
+        tenant, conversation = decode_token(tokens[0]), decode_token(tokens[1])
+    except InvalidIdentifier:
+        tenant = conversation = None
+    if tenant and conversation and pressure_subject(tenant, conversation) == subject:
+        return tenant, conversation, ""
+    return tokens[0], tokens[1], subject
 
 
 def _failed(pressure: Pressure, reason: str) -> Ended:
@@ -248,6 +268,7 @@ def application(
     messages: NatsBroker,
     patience: float,
     at_once: int = 1,
+    health: Health | None = None,
 ) -> FastStream:
     """The FastStream application around a compactor; `patience` as in the settings.
 
@@ -263,7 +284,7 @@ def application(
         try:
             pressure = _decode(raw.data)
         except msgspec.DecodeError as error:
-            _logger.error("no pressure event", subject=raw.subject, error=str(error))
+            await compactor.bury(raw, f"no pressure event: {error}")
             await message.ack()
             return
         tries = raw.metadata.num_delivered
@@ -297,6 +318,10 @@ def application(
             await message.ack_sync()
             await compactor.look_again(pressure)
 
+    async def taken(message: Annotated[NatsMessage, Context("message")]) -> None:
+        with health.work() if health else contextlib.nullcontext():
+            await compact(message)
+
     # Each takes one event at a time. FastStream's own workers would hold others in a buffer
     # meanwhile, unacknowledged and without a sign of life, until the queue gave them away too.
     for _ in range(at_once):
@@ -308,7 +333,7 @@ def application(
             ack_policy=AckPolicy.MANUAL,
             config=ConsumerConfig(ack_wait=patience, max_ack_pending=1_000),
             decoder=_undecoded,
-        )(compact)
+        )(taken)
 
     @messages.subscriber(f"{CANCEL}.>", no_reply=True)
     async def cancel(message: Annotated[NatsMessage, Context("message")]) -> None:
@@ -334,10 +359,15 @@ async def serve(settings: Settings, url: str, summariser: Summariser | None = No
     messages = stream_broker(url, "foldlog-compactor", settings.broker_patience, gone)
     async with broker_with_streams(url, "foldlog-compactor") as broker:
         compactor = Compactor(broker, settings, summariser or summariser_of(settings))
+        health = health_of(settings, CONSUMER)
         app = application(
-            compactor, messages, settings.compactor_patience, settings.compactions_at_once
+            compactor,
+            messages,
+            settings.compactor_patience,
+            settings.compactions_at_once,
+            health,
         )
-        await run(app, (PRESSURE, CONSUMER), broker, gone)
+        await run(app, (PRESSURE, CONSUMER), broker, gone, settings, health)
 
 
 def main() -> None:

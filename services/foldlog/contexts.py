@@ -12,7 +12,7 @@ from foldlog.history import find_entry, lineage
 from foldlog.log import Log
 from foldlog.reading import Read, lane_of_read
 from foldlog.seeking import LATEST, first_entry, lane_tails, version_at_time
-from foldlog.views import Views
+from foldlog.views import StoredView, Views
 from foldlog_events.entries import (
     BaseVersion,
     CompactionEntry,
@@ -26,6 +26,7 @@ from foldlog_events.entries import (
 from foldlog_events.errors import FoldlogError
 from foldlog_projections.fold import ContextFold, empty
 from foldlog_projections.state import SHAPE_OF_STATE, FoldState
+from foldlog_projections.views import Fault
 
 At = int | str | datetime
 """A moment of a conversation: a version, an entry id, or a time by the broker's clock."""
@@ -65,9 +66,13 @@ class Contexts:
 
     async def current(self, tenant: str, conversation: str, *, at_least: int = 0) -> ContextFold:
         """The context as of now. `at_least` is a version known to be in the log."""
-        context = await self.stored(tenant, conversation)
-        if context is None:
-            return await self.at(tenant, conversation, LATEST, at_least=at_least)
+        stored = await self._views.get(tenant, conversation)
+        marks = stored_faults(stored)
+        state = decode_state(stored.data) if stored else None
+        if state is None:
+            context = await self.at(tenant, conversation, LATEST, at_least=at_least)
+            return ContextFold(context.state(), marks) if marks else context
+        context = ContextFold(state, marks)
         await self.advance(context, at_least=at_least)
         return context
 
@@ -79,7 +84,7 @@ class Contexts:
         """The context as the projector last stored it, if it did in a form of this release."""
         stored = await self._views.get(tenant, conversation)
         state = decode_state(stored.data) if stored else None
-        return ContextFold(state) if state else None
+        return ContextFold(state, stored_faults(stored)) if state else None
 
     async def advance(self, context: ContextFold, *, at_least: int = 0) -> None:
         """Fold what the log holds after the context's version."""
@@ -198,6 +203,19 @@ def decode_state(data: bytes) -> FoldState | None:
     except msgspec.DecodeError:
         return None
     return state if state.shape == SHAPE_OF_STATE else None
+
+
+def given_up(version: int, reason: str) -> str:
+    """The mark for a view: what was given up, and why."""
+    return f"{version} {reason}"
+
+
+def stored_faults(stored: StoredView | None) -> tuple[Fault, ...]:
+    """What the mark on a view says."""
+    if stored is None or not stored.mark:
+        return ()
+    version, _, reason = stored.mark.partition(" ")
+    return (Fault(int(version) if version.isdigit() else 0, reason),)
 
 
 def fold_in(context: ContextFold, read: Read) -> None:

@@ -206,7 +206,9 @@ class Projection:
             state = kept.fold.state()
             data = _encode(state)
             try:
-                kept.revision = await self._views.put(*key, data, revision=kept.revision)
+                kept.revision = await self._views.put(
+                    *key, data, revision=kept.revision, version=state.version
+                )
             except ViewConflict:
                 stored = await self._read_stored(key)
                 if stored.fold.version >= state.version:

@@ -19,8 +19,8 @@ from nats.js.api import ConsumerConfig, DeliverPolicy
 from foldlog.announcing import Announcer
 from foldlog.artifacts import Artifacts
 from foldlog.broker import Broker
-from foldlog.contexts import Contexts
-from foldlog.dead_letters import DeadLetter, bury
+from foldlog.contexts import Contexts, given_up
+from foldlog.dead_letters import NOBODY, DeadLetter, bury
 from foldlog.errors import (
     BrokerRefused,
     BrokerUnreachable,
@@ -31,11 +31,14 @@ from foldlog.errors import (
     StaleRead,
     ViewConflict,
 )
+from foldlog.giving_back import Deliveries
+from foldlog.health import Health, health_of
 from foldlog.log import Log
 from foldlog.logging_setup import configure
 from foldlog.policies import policies_of
 from foldlog.projection import ConversationKey, Projection, ProjectionLimits
 from foldlog.reading import Read, Stored, read_stored
+from foldlog.rebuilding import check_views, rebuild_outdated
 from foldlog.records import Records
 from foldlog.service import Gone, broker_with_streams, run, stream_broker
 from foldlog.settings import Settings, load
@@ -43,7 +46,7 @@ from foldlog.topology import ENTRIES
 from foldlog.views import Views
 from foldlog_events.entries import Recorded
 from foldlog_events.errors import InvalidIdentifier
-from foldlog_events.subjects import decode_token, parse_subject
+from foldlog_events.subjects import decode_token, parse_subject, subject_of
 
 CONSUMER = "projector"
 BATCH = 1_000
@@ -51,6 +54,8 @@ GATHER = 0.05
 """Seconds a batch is gathered for; an entry is in its view at the latest this much later."""
 REST = 1.0
 """Seconds after which a large view is stored though few of its entries are new."""
+RENEW = 60.0
+"""Seconds between two looks for views that an older release stored."""
 TRIES = 5
 RETRY_DELAY = 1.0
 """Seconds before a conversation that could not be projected is tried again, times the tries."""
@@ -74,9 +79,13 @@ class Projector:
     def __init__(self, broker: Broker, settings: Settings) -> None:
         log = Log(broker)
         self._records = Records(broker)
+        self._broker = broker
+        self._views = views = Views(broker, Artifacts(broker))
+        self.deliveries = Deliveries()
         self._unacknowledged: dict[ConversationKey, list[Msg]] = {}
+        self._contexts = Contexts(log, views)
         self.projection = Projection(
-            Contexts(log, views := Views(broker, Artifacts(broker))),
+            self._contexts,
             views,
             Announcer(self._records, policies_of(settings)).announce,
             ProjectionLimits(views_in_memory=settings.views_in_memory),
@@ -92,11 +101,21 @@ class Projector:
                 with contextlib.suppress(FoldlogError):
                     await self.flush()
 
-        storing = asyncio.create_task(store())
+        tasks = (asyncio.create_task(store()), asyncio.create_task(self._renew()))
         try:
             yield
         finally:
-            storing.cancel()
+            for task in tasks:
+                task.cancel()
+
+    async def _renew(self) -> None:
+        """Make the views of an older release anew, and those that one beside this still stores."""
+        while True:
+            try:
+                await rebuild_outdated(self._broker, self._contexts, self._views)
+            except Exception as error:
+                _logger.warning("older views not made anew", error=str(error))
+            await asyncio.sleep(RENEW)
 
     async def flush(self) -> None:
         """Store what is not stored yet, and acknowledge it."""
@@ -107,22 +126,21 @@ class Projector:
         """Project one batch; acknowledge what is in views, give back what is not."""
         groups: dict[ConversationKey, list[Msg]] = {}
         reads: dict[ConversationKey, list[Read]] = {}
-        unknown: list[tuple[Msg, Read]] = []
+        unknown: list[tuple[Msg, str]] = []
         for message in messages:
-            read = read_stored(_stored(message))
-            key = _key(read, message.subject)
-            if key is None:
-                unknown.append((message, read))
+            try:
+                read = read_stored(_stored(message))
+                key = _key(read, message.subject)
+            except InvalidIdentifier as error:
+                unknown.append((message, str(error)))
                 continue
             groups.setdefault(key, []).append(message)
             reads.setdefault(key, []).append(read)
         for key, group in groups.items():
             self._unacknowledged.setdefault(key, []).extend(group)
         failed = await self.projection.project(reads, is_whole=not unknown)
-        for message, read in unknown:
-            tokens = parse_subject(message.subject)
-            key = ConversationKey(tokens.tenant, tokens.conversation)
-            await self._give_up(key, message, f"nobody can say whose entry this is: {read}")
+        for message, reason in unknown:
+            await self._bury_nobodys(message, reason)
         await self._settle(failed)
 
     async def _settle(self, failed: Mapping[ConversationKey, Exception]) -> None:
@@ -154,6 +172,26 @@ class Projector:
             tries=message.metadata.num_delivered,
         )
         await bury(self._records, "entry", letter)
+        try:
+            await self._views.mark(*key, given_up(version, reason))
+        except FoldlogError as error:
+            _logger.warning("view not marked", conversation=key.conversation, error=str(error))
+        await message.ack()
+
+    async def _bury_nobodys(self, message: Msg, reason: str) -> None:
+        """Keep a message that is on no conversation's subject; it is in nobody's context."""
+        version = message.metadata.sequence.stream
+        _logger.error("nobody's entry", subject=message.subject, version=version, reason=reason)
+        tokens = [*message.subject.split(".")[2:4], NOBODY, NOBODY]
+        letter = DeadLetter(
+            tenant=tokens[0],
+            conversation=tokens[1],
+            reason=reason,
+            version=version,
+            tries=message.metadata.num_delivered,
+            subject=message.subject,
+        )
+        await bury(self._records, "entry", letter)
         await message.ack()
 
 
@@ -163,21 +201,27 @@ def _stored(message: Msg) -> Stored:
     )
 
 
-def _key(read: Read, subject: str) -> ConversationKey | None:
+def _key(read: Read, subject: str) -> ConversationKey:
+    """Whose entry it is. Raises InvalidIdentifier where no conversation is on the subject."""
     if isinstance(read, Recorded):
         return ConversationKey(read.entry.tenant, read.entry.conversation)
     parts = parse_subject(subject)
-    try:
-        tenant, conversation = decode_token(parts.tenant), decode_token(parts.conversation)
-    except InvalidIdentifier:
-        return None
-    return ConversationKey(tenant, conversation) if tenant and conversation else None
+    tenant, conversation = decode_token(parts.tenant), decode_token(parts.conversation)
+    if tenant is None or conversation is None:
+        raise InvalidIdentifier(f"the id behind {subject!r} stands in its entries alone")
+    if subject_of(tenant, conversation, parts.lane) != subject:
+        raise InvalidIdentifier(f"no conversation has the subject {subject!r}")
+    return ConversationKey(tenant, conversation)
 
 
-def application(projector: Projector, messages: NatsBroker, patience: float) -> FastStream:
+def application(
+    projector: Projector,
+    messages: NatsBroker,
+    patience: float,
+    health: Health | None = None,
+) -> FastStream:
     """The FastStream application around a projector; `patience` as in the settings."""
-
-    @messages.subscriber(
+    subscriber = messages.subscriber(
         "entry.>",
         stream=JStream(ENTRIES, declare=False),
         durable=CONSUMER,
@@ -191,11 +235,20 @@ def application(projector: Projector, messages: NatsBroker, patience: float) -> 
         ),
         decoder=_undecoded,
     )
+
+    @subscriber
     async def project(message: Annotated[NatsBatchMessage, Context("message")]) -> None:
-        await projector.handle(message.raw_message)
+        with health.work() if health else contextlib.nullcontext():
+            await projector.handle(message.raw_message)
+
+    async def follow() -> None:
+        projector.deliveries.follow(subscriber)
 
     app = FastStream(messages, logger=None, lifespan=projector.storing_rested_views)
+    app.after_startup(follow)
+    app.on_shutdown(projector.deliveries.stop)
     app.on_shutdown(projector.flush)
+    app.on_shutdown(projector.deliveries.give_back)
     return app
 
 
@@ -208,8 +261,12 @@ async def serve(settings: Settings, url: str) -> None:
     gone = Gone()
     messages = stream_broker(url, "foldlog-projector", settings.broker_patience, gone)
     async with broker_with_streams(url, "foldlog-projector") as broker:
-        app = application(Projector(broker, settings), messages, settings.projector_patience)
-        await run(app, (ENTRIES, CONSUMER), broker, gone)
+        await check_views(broker)
+        health = health_of(settings, CONSUMER)
+        app = application(
+            Projector(broker, settings), messages, settings.projector_patience, health
+        )
+        await run(app, (ENTRIES, CONSUMER), broker, gone, settings, health)
 
 
 def main() -> None:

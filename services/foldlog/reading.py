@@ -20,7 +20,15 @@ from foldlog.errors import (
 )
 from foldlog.topology import entries_stream
 from foldlog_events.codec import decode
-from foldlog_events.entries import BaseVersion, Lane, Recorded, Unreadable, kind_of, lane_of
+from foldlog_events.entries import (
+    BaseVersion,
+    ForkEntry,
+    Lane,
+    Recorded,
+    Unreadable,
+    kind_of,
+    lane_of,
+)
 from foldlog_events.errors import InvalidIdentifier, UndecodableEntry
 from foldlog_events.subjects import both_lanes, parse_subject, subject_of
 
@@ -68,6 +76,10 @@ def read_stored(stored: Stored) -> Read:
             raise UndecodableEntry(
                 f"its {kind_of(entry)} entry of conversation {entry.conversation!r} "
                 f"does not belong on {stored.subject}"
+            )
+        if isinstance(entry, ForkEntry) and entry.parent_version >= stored.version:
+            raise UndecodableEntry(
+                f"a fork at version {stored.version} cannot inherit up to {entry.parent_version}"
             )
     except (UndecodableEntry, InvalidIdentifier) as error:
         return Unreadable(stored.version, lane, getattr(error, "reason", str(error)), predecessor)

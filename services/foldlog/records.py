@@ -42,17 +42,6 @@ class Record(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class DeadLetter(msgspec.Struct, frozen=True):
-    """What could not be handled: where it stands in its stream, and why it could not."""
-
-    what: str
-    tenant: str
-    """Subject token, as is `conversation`."""
-    conversation: str
-    version: int
-    reason: str
-
-
 class Records:
     """The records behind a connection. What they say is up to who writes them."""
 
@@ -75,17 +64,13 @@ class Records:
         """Keeps what could not be handled (`what` is `entry`, `pressure`, …); its version."""
         return await self._add(dead_subject(encode_token(what), tenant, conversation), data)
 
-    async def bury(
-        self, what: str, tenant: str, conversation: str, *, version: int, reason: str
-    ) -> int:
-        """Keeps that the message at a version could not be handled, and why; the record's version.
+    async def add_dead_tokens(self, what: str, tenant: str, conversation: str, data: bytes) -> int:
+        """`add_dead`, by the tokens of a subject: that may be all that can be read of it."""
+        return await self._add(f"dead.{encode_token(what)}.{tenant}.{conversation}", data)
 
-        Tenant and conversation are the tokens of the message's subject, for that may be all
-        that can be read of it.
-        """
-        letter = DeadLetter(what, tenant, conversation, version, reason)
-        subject = f"dead.{encode_token(what)}.{tenant}.{conversation}"
-        return await self._add(subject, msgspec.json.encode(letter))
+    async def remove_dead(self, version: int) -> None:
+        """Removes the record at a version. Raises BrokerRefused where there is none."""
+        await self.broker.api(f"STREAM.MSG.DELETE.{DEAD}", {"seq": version, "no_erase": True})
 
     async def dead(
         self, what: str | None = None, tenant: str | None = None, conversation: str | None = None

@@ -6,20 +6,32 @@ for good ends the process with a non-zero code, so that whoever supervises it st
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import structlog
 from faststream import FastStream
 from faststream.nats import NatsBroker
+from nats.aio.msg import Msg
 
 from foldlog.broker import Broker, addresses_of, connect
 from foldlog.errors import BrokerRefused, ConnectionClosed, FoldlogError
+from foldlog.health import Backlog, Health, answering
+from foldlog.settings import Settings
 from foldlog.streams import set_up
 
 RECONNECT_WAIT = 1
 """Seconds between two attempts to connect again."""
-CHECK_PERIOD = 5.0
-"""Seconds between two looks at whether the consumer still exists."""
+
+ERROR_PAUSE = 0.05
+"""Seconds before a failed fetch is told to FastStream, which fetches again at once."""
+STOP_PATIENCE = 15.0
+"""Seconds that a service has to finish or give back what it has in hand."""
+CONSUMER_NOT_FOUND = 10014
+STREAM_NOT_FOUND = 10059
+_LOST = frozenset({CONSUMER_NOT_FOUND, STREAM_NOT_FOUND})
+
+_Fetch = Callable[..., Awaitable[list[Msg]]]
 
 _logger = structlog.get_logger("foldlog.service")
 
@@ -32,6 +44,20 @@ class ConsumerLost(FoldlogError):
             f"consumer {consumer} of stream {stream} is gone: start the service again, "
             "which makes it anew"
         )
+
+
+class ConsumerAhead(FoldlogError):
+    """A consumer has passed the end of its stream: what comes next would never be delivered."""
+
+    def __init__(self, stream: str, consumer: str, at: int, last: int) -> None:
+        super().__init__(
+            f"consumer {consumer} is at {at:,} and stream {stream} ends at {last:,}: the stream "
+            "was restored to an earlier state; run `foldlog rebuild`, which makes the views anew "
+            "and removes such consumers, then start the service again"
+        )
+        self.consumer = consumer
+        self.at = at
+        self.last = last
 
 
 class Gone:
@@ -87,26 +113,79 @@ async def broker_with_streams(url: str, name: str) -> AsyncIterator[Broker]:
         await broker.close()
 
 
-async def run(app: FastStream, consumer: tuple[str, str], broker: Broker, gone: Gone) -> None:
+async def run(
+    app: FastStream,
+    consumer: tuple[str, str],
+    broker: Broker,
+    gone: Gone,
+    settings: Settings,
+    health: Health,
+) -> None:
     """Run until told to stop. Raises what made it impossible to go on."""
+    await _check_start(broker, *consumer)
+    app.after_startup(lambda: _pause_after_errors(app))
     app.on_shutdown(gone.stopping)
-    serving = asyncio.create_task(app.run())
-    watches = [
-        asyncio.create_task(_watch_connection(broker, gone)),
-        asyncio.create_task(_watch_consumer(broker, consumer, gone)),
-    ]
-    lost = asyncio.create_task(gone.wait())
-    try:
-        await asyncio.wait({serving, lost}, return_when=asyncio.FIRST_COMPLETED)
-        app.exit()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(serving, 15.0)
-    finally:
-        for task in (*watches, lost, serving):
-            task.cancel()
-        await asyncio.gather(*watches, lost, serving, return_exceptions=True)
+    async with answering(health, settings):
+        serving = asyncio.create_task(app.run())
+        watches = [
+            asyncio.create_task(_watch_connection(broker, gone)),
+            asyncio.create_task(_watch_consumer(broker, consumer, gone, settings, health)),
+        ]
+        lost = asyncio.create_task(gone.wait())
+        try:
+            await asyncio.wait({serving, lost}, return_when=asyncio.FIRST_COMPLETED)
+            health.error = str(gone.error or "")
+            app.exit()
+            # What goes wrong at the end of a lost connection is not why the service ends.
+            with contextlib.suppress(*((Exception,) if gone.error else (TimeoutError,))):
+                await asyncio.wait_for(serving, STOP_PATIENCE)
+        finally:
+            for task in (*watches, lost, serving):
+                task.cancel()
+            await asyncio.gather(*watches, lost, serving, return_exceptions=True)
     if gone.error is not None:
         raise gone.error
+
+
+def _pause_after_errors(app: FastStream) -> None:
+    """Where a fetch fails at once, FastStream's loop would leave no time to anything else."""
+
+    def pausing(fetch: _Fetch) -> _Fetch:
+        async def fetched(*args: Any, **kwargs: Any) -> list[Msg]:
+            try:
+                return await fetch(*args, **kwargs)
+            except Exception:
+                await asyncio.sleep(ERROR_PAUSE)
+                raise
+
+        return fetched
+
+    for subscriber in (one for broker in app.brokers for one in broker.subscribers):
+        subscription: Any = getattr(subscriber, "subscription", None)
+        if hasattr(subscription, "fetch"):
+            subscription.fetch = pausing(subscription.fetch)
+
+
+async def _check_start(broker: Broker, stream: str, consumer: str) -> None:
+    """Raises ConsumerAhead. A consumer that is not there yet is made by the service."""
+    try:
+        await look(broker, stream, consumer)
+    except BrokerRefused as error:
+        if error.code != CONSUMER_NOT_FOUND:
+            raise
+
+
+async def look(broker: Broker, stream: str, consumer: str) -> Backlog:
+    """What waits in a consumer. Raises ConsumerAhead, BrokerRefused where it is gone."""
+    info = await broker.api(f"CONSUMER.INFO.{stream}.{consumer}")
+    # Asked after the consumer: its stream can only be further by then, never less far.
+    last = (await broker.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"]
+    at = info["delivered"]["stream_seq"]
+    if at > last:
+        raise ConsumerAhead(stream, consumer, at, last)
+    most = info["config"].get("max_ack_pending", -1)
+    has_room = not 0 < most <= info["num_ack_pending"]
+    return Backlog(info["num_pending"], has_room=has_room, stream_end=last)
 
 
 async def _watch_connection(broker: Broker, gone: Gone) -> None:
@@ -114,15 +193,34 @@ async def _watch_connection(broker: Broker, gone: Gone) -> None:
     gone.report(ConnectionClosed(broker.last_error))
 
 
-async def _watch_consumer(broker: Broker, consumer: tuple[str, str], gone: Gone) -> None:
+async def _watch_consumer(
+    broker: Broker, consumer: tuple[str, str], gone: Gone, settings: Settings, health: Health
+) -> None:
     stream, name = consumer
+    reached = 0
     while True:
-        await asyncio.sleep(CHECK_PERIOD)
+        await asyncio.sleep(settings.check_seconds)
+        health.is_connected = broker.is_connected
         try:
-            await broker.api(f"CONSUMER.INFO.{stream}.{name}")
+            backlog = await look(broker, stream, name)
+            if backlog.stream_end < reached:
+                raise ConsumerAhead(stream, name, reached, backlog.stream_end)
+            reached = backlog.stream_end
+            health.observe(backlog)
         except BrokerRefused as error:
+            if error.code not in _LOST:
+                _logger.warning("broker does not say", reason=str(error))
+                continue
             _logger.error("consumer lost", stream=stream, consumer=name, reason=str(error))
             gone.report(ConsumerLost(stream, name))
             return
+        except ConsumerAhead as error:
+            gone.report(error)
+            return
         except FoldlogError as error:
             _logger.warning("broker does not answer", reason=str(error))
+            continue
+        health.is_started = True
+        if (silent := health.silent()) is not None:
+            gone.report(silent)
+            return

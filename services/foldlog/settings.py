@@ -77,6 +77,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Conversations that one compactor works on at the same time."""
     prices: dict[str, Price] = {}
     """By model of the summariser: what its tokens cost, so that records can name it."""
+    health_port: int = 0
+    """Port on which a service answers `/live` and `/ready`; 0: none."""
+    health_host: str = "127.0.0.1"
+    """Address for that port; `0.0.0.0` where checks come from elsewhere."""
+    silence_patience: float = 30.0
+    """Seconds that work may wait while a service is given none of it, before it ends."""
+    lag_allowed: int = 10_000
+    """Messages that may wait, and grow in number, before a service says it is not ready."""
+    check_seconds: float = 5.0
+    """Seconds between two looks of a service at its consumer."""
     summary_seconds: float = 0.0
     """Seconds that a summary takes at the least, as if a slower model made it."""
     views_in_memory: int = 2_000
@@ -155,6 +165,13 @@ def _convert(values: dict[str, Any], source: str) -> Settings:
         raise SettingsError(f"{source}: {error}") from None
     if not 0 <= settings.port < 65536:
         raise SettingsError(f"{source}: port {settings.port} is not in 0 to 65535 - `$.port`")
+    if not 0 <= settings.health_port < 65536:
+        raise SettingsError(
+            f"{source}: health_port {settings.health_port} is not in 0 to 65535 - `$.health_port`"
+        )
+    for name in ("silence_patience", "check_seconds", "broker_patience"):
+        if not getattr(settings, name) > 0:
+            raise SettingsError(f"{source}: {name} is in seconds and must be over 0 - `$.{name}`")
     if not 1 <= settings.compactions_at_once <= MOST_AT_ONCE:
         raise SettingsError(
             f"{source}: compactions_at_once is {settings.compactions_at_once}, and must be in 1 to "

@@ -74,6 +74,8 @@ for _name in ("diff", "recall", "actions"):
 for _name in ("erase", "delete", "materialise"):
     app.command(f"foldlog.cli.erase:{_name}")
 app.command("foldlog.cli.import_:import_", name="import")
+app.command("foldlog.cli.dead:dead", name="dead")
+app.command("foldlog.cli.rebuild:rebuild", name="rebuild")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -91,7 +91,8 @@ async def _first_of(asked: asyncio.Event, keeping: asyncio.Task[None]) -> None:
 
 
 def _workers(address: str, config: Path | None) -> tuple[Worker, ...]:
-    environment = {"FOLDLOG_URL": address}
+    # Two services cannot answer health checks on one port; `up` itself supervises them.
+    environment = {"FOLDLOG_URL": address, "FOLDLOG_HEALTH_PORT": "0"}
     if config is not None:
         environment["FOLDLOG_CONFIG"] = str(config.absolute())
     return tuple(
