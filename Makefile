@@ -8,7 +8,7 @@ SOURCES := events projections services
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet install --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo eval test test-long faults lint types imports format up clean
+.PHONY: help demo estimate eval test test-long faults lint types imports format up clean
 
 help:
 	@echo "make demo       the story of foldlog in under a minute, on a server of its own"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-long  the generated histories, many more of them"
 	@echo "make faults     fifty schedules of faults on one server and fifty on three, some 40 minutes"
 	@echo "make eval       one task four ways: what compaction costs, and what it loses"
+	@echo "make estimate   how far the estimate of tokens is off, on FOLDLOG_CORPUS"
 	@echo "make up         a server, a projector and a compactor on your data folder"
 	@echo "make format     lay out the code as make test wants it"
 	@echo "make clean      remove the virtual environment and caches"
@@ -25,6 +26,9 @@ demo: $(VENV)/.installed-server
 
 eval: $(VENV)/.installed-server
 	@$(BIN)/python -m benchmarks.eval
+
+estimate: $(VENV)/.installed-server
+	@$(BIN)/python -m benchmarks.estimate
 
 up: $(VENV)/.installed-server
 	@$(BIN)/foldlog up
