@@ -8,7 +8,7 @@ SOURCES := events projections services
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet install --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo estimate eval test test-long faults lint types imports format up clean
+.PHONY: help demo estimate eval test test-long faults coverage mutation lint types imports format up clean
 
 help:
 	@echo "make demo       the story of foldlog in under a minute, on a server of its own"
@@ -17,6 +17,8 @@ help:
 	@echo "make faults     fifty schedules of faults on one server and fifty on three, some 40 minutes"
 	@echo "make eval       one task four ways: what compaction costs, and what it loses"
 	@echo "make estimate   how far the estimate of tokens is off, on FOLDLOG_CORPUS"
+	@echo "make coverage   the branches of projections/ that no test takes: there are to be none"
+	@echo "make mutation   faults put into the fold that no test notices, an hour; see docs/mutation.md"
 	@echo "make up         a server, a projector and a compactor on your data folder"
 	@echo "make format     lay out the code as make test wants it"
 	@echo "make clean      remove the virtual environment and caches"
@@ -41,6 +43,22 @@ test-long: $(VENV)/.installed-dev
 
 faults: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.faults --runs 50 --nodes 1 --nodes 3
+
+coverage: $(VENV)/.installed-dev
+	@FOLDLOG_EXAMPLES=50 $(BIN)/coverage run -m pytest
+	@$(BIN)/coverage report
+
+# Mutants are made in a copy, which has the fold and its tests in it and nothing else to break.
+mutation: $(VENV)/.installed-dev
+	@$(PIP) cosmic-ray
+	@rm -rf build/mutation && mkdir -p build/mutation
+	@git ls-files events projections services tests pyproject.toml | tar cf - -T - \
+		| tar xf - -C build/mutation
+	@cd build/mutation && export PATH="$(abspath $(BIN)):$$PATH" FOLDLOG_EXAMPLES=60 \
+		PYTHONPATH=events:projections:services \
+		&& cosmic-ray init tests/mutation.toml mutants.sqlite \
+		&& cosmic-ray exec tests/mutation.toml mutants.sqlite \
+		&& cr-report --show-diff --surviving-only mutants.sqlite
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .

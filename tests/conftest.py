@@ -10,9 +10,14 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from foldlog.log import Log, open_log
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+hypothesis.settings.register_profile("foldlog", deadline=None)
+hypothesis.settings.load_profile("foldlog")
 
 ACCOUNTS = 400
 """Accounts that the session's broker has; each test takes one and leaves it."""

@@ -5,8 +5,8 @@ import tomllib
 from pathlib import Path
 
 import msgspec
-from benchmarks.eval.__main__ import ROWS
 
+from benchmarks.eval.__main__ import ROWS
 from foldlog import summarisers
 from foldlog.policies import policies_of
 from foldlog.settings import Settings

@@ -1,6 +1,7 @@
 """`make eval`: ours is right wherever another way is, and ahead in tokens or in the cache."""
 
 import pytest
+
 from benchmarks.eval.__main__ import scores
 from benchmarks.eval.story import GAP_PAGES
 

@@ -73,9 +73,12 @@ def folded() -> ContextFold:
 
 def test_an_entry_that_was_folded_before_changes_nothing() -> None:
     context = folded()
+    context.apply(3, said(3, user("three")).entry)
     before = context.state()
-    context.apply(1, said(1, user("other")).entry)
+    for version in (1, 2, 3):
+        context.apply(version, said(9, user("other")).entry)
     context.apply_unreadable(1, "log", "again")
+    context.apply_unreadable(3, "log", "again")
     assert context.state() == before
 
 
@@ -160,6 +163,13 @@ def test_tools_weigh_while_they_are_on_offer() -> None:
     assert gone.tokens() == bare
 
 
+def test_a_late_result_weighs_instead_of_the_synthetic_one() -> None:
+    early = weighed(said(1, calls("a")), said(2, tool_result("a", "r" * 900)), said(3, user("u")))
+    late = weighed(said(1, calls("a")), said(2, user("u")), said(3, tool_result("a", "r" * 900)))
+    assert late.tokens() == early.tokens()
+    assert late.tokens() == sum(map(estimate_message, late.view().messages))
+
+
 def measured(version: int, tokens: int, seen_version: int | None = None) -> Recorded:
     message = assistant("ok", usage=Usage(input_tokens=tokens - 1, output_tokens=1))
     if seen_version is not None:
@@ -215,6 +225,30 @@ def test_a_new_order_is_all_removed_and_all_added() -> None:
     plan = plan_prompt(view.sections, view.tools, wanted, tools[::-1])
     assert plan.sections == (section("a", None), section("b", None), *wanted)
     assert (plan.tools_removed, plan.tools_added) == (("f", "g"), tools[::-1])
+
+
+def test_a_plan_names_what_changed_and_nothing_else() -> None:
+    f, g, h = Tool(name="f"), Tool(name="g"), Tool(name="h")
+    context = weighed(
+        system(1, section("a", "1"), section("b", "2"), section("c", "3"), tools_added=(f, g))
+    )
+    view = context.view()
+    in_force = view.sections, view.tools
+    same = (section("a", "1"), section("b", "2"), section("c", "3"))
+    assert plan_prompt(*in_force, same, (f, g)).changes_nothing
+    for text in ("0", "9"):
+        changed = (same[0], section("b", text), same[2], section("d", "4"))
+        plan = plan_prompt(*in_force, changed, (f, Tool(name="g", description=text), h))
+        assert plan.sections == (section("b", text), section("d", "4"))
+        assert (plan.tools_removed, plan.tools_added) == (
+            (),
+            (Tool(name="g", description=text), h),
+        )
+    fewer = plan_prompt(*in_force, (same[1],), (g,))
+    assert fewer.sections == (section("a", None), section("c", None))
+    assert (fewer.tools_removed, fewer.tools_added) == (("f",), ())
+    for wanted in ((same[1], same[0], same[2]), (section("d", "4"), *same)):
+        assert plan_prompt(*in_force, wanted, (f, g)).sections[-len(wanted) :] == wanted
 
 
 # --- attempts --------------------------------------------------------------------------------
