@@ -28,7 +28,7 @@ from foldlog.broker import Broker
 from foldlog.compaction import Compaction, Ended
 from foldlog.contexts import Contexts, given_up
 from foldlog.dead_letters import NOBODY, DeadLetter, bury
-from foldlog.errors import FoldlogError
+from foldlog.errors import BROKER_TROUBLE, FoldlogError
 from foldlog.health import Health, health_of
 from foldlog.log import Log
 from foldlog.logging_setup import configure
@@ -53,7 +53,8 @@ SIGNS_OF_LIFE = 3
 """Signs of life within the patience of the queue."""
 TRIES = 5
 DELIVERIES = 10
-"""Deliveries after which an event is buried: whoever takes it on dies."""
+"""Attempts that ended with their worker after which an event is buried."""
+WORKER_DIED = "its worker died"
 RETRY_DELAY = 2.0
 
 _logger = structlog.get_logger("foldlog.compactor")
@@ -88,6 +89,15 @@ class Compactor:
         is_settled = await self.is_settled(pressure, request)
         if delivery.num_delivered == 1 or not is_settled:
             await self.handle(pressure, request)
+
+    async def has_killed(self, pressure: Pressure, delivery: Msg.Metadata) -> bool:
+        """Whether so many workers died of an event that no other should take it on."""
+        deaths = [
+            one
+            for one in await self._ended(pressure)
+            if one.request == delivery.sequence.stream and one.reason == WORKER_DIED
+        ]
+        return len(deaths) >= DELIVERIES
 
     async def _ended(self, pressure: Pressure) -> list[CompactionRecord]:
         """The conversation's records, once those that dead workers left open have their ends."""
@@ -135,7 +145,7 @@ class Compactor:
 
     async def _close(self, started: CompactionRecord, pressure: Pressure) -> CompactionRecord:
         """Give an attempt whose worker died its end: the log says whether it committed."""
-        ended = _failed(pressure, "its worker died")
+        ended = _failed(pressure, WORKER_DIED)
         attempt = None
         async for read in self._log.read(
             started.tenant, started.conversation, after=started.version, lane="shape"
@@ -288,12 +298,11 @@ def application(
             await message.ack()
             return
         tries = raw.metadata.num_delivered
-        if tries > DELIVERIES:
-            reason = f"{DELIVERIES} workers died of it, or were killed"
-            await compactor.bury(raw, reason)
-            await message.ack()
-            return
         try:
+            if tries > DELIVERIES and await compactor.has_killed(pressure, raw.metadata):
+                await compactor.bury(raw, f"{DELIVERIES} workers died of it, or were killed")
+                await message.ack()
+                return
             async with _signs_of_life(message, patience):
                 await work.run(raw.subject, compactor.take_on(pressure, raw.metadata))
         except asyncio.CancelledError as cancelled:
@@ -309,8 +318,8 @@ def application(
             _logger.warning(
                 "not compacted", conversation=pressure.conversation, error=str(error), tries=tries
             )
-            if tries < TRIES:
-                await message.nack(delay=RETRY_DELAY * tries)
+            if tries < TRIES or isinstance(error, BROKER_TROUBLE):
+                await message.nack(delay=RETRY_DELAY * min(tries, TRIES))
             else:
                 await compactor.bury(raw, f"{type(error).__name__}: {error}")
                 await message.ack()

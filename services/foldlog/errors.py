@@ -183,7 +183,21 @@ class ViewConflict(FoldlogError):
         self.expected = expected
 
 
+BROKER_TROUBLE = (
+    AppendOutcomeUnknown,
+    AppendTimedOut,
+    BrokerRefused,
+    BrokerUnreachable,
+    ConnectionClosed,
+    JetStreamUnavailable,
+    RequestTimeout,
+    StaleRead,
+    ViewConflict,
+)
+"""No fault of what was to be handled: however long it lasts, that is not given up."""
+
 __all__ = [
+    "BROKER_TROUBLE",
     "AppendOutcomeUnknown",
     "AppendTimedOut",
     "BrokerRefused",

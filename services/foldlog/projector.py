@@ -21,16 +21,7 @@ from foldlog.artifacts import Artifacts
 from foldlog.broker import Broker
 from foldlog.contexts import Contexts, given_up
 from foldlog.dead_letters import NOBODY, DeadLetter, bury
-from foldlog.errors import (
-    BrokerRefused,
-    BrokerUnreachable,
-    ConnectionClosed,
-    FoldlogError,
-    JetStreamUnavailable,
-    RequestTimeout,
-    StaleRead,
-    ViewConflict,
-)
+from foldlog.errors import BROKER_TROUBLE, FoldlogError
 from foldlog.giving_back import Deliveries
 from foldlog.health import Health, health_of
 from foldlog.log import Log
@@ -59,16 +50,6 @@ RENEW = 60.0
 TRIES = 5
 RETRY_DELAY = 1.0
 """Seconds before a conversation that could not be projected is tried again, times the tries."""
-BROKER_TROUBLE = (
-    BrokerRefused,
-    BrokerUnreachable,
-    ConnectionClosed,
-    JetStreamUnavailable,
-    RequestTimeout,
-    StaleRead,
-    ViewConflict,
-)
-"""No fault of an entry: however long it lasts, the entry is not given up."""
 
 _logger = structlog.get_logger("foldlog.projector")
 
