@@ -8,7 +8,7 @@ import pytest
 from tests.faults.plan import KINDS, Fault, plan
 from tests.faults.run import Result, run
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 SMALL = {"entries": 2_000, "seconds": 4.0, "faults": 5}
 

@@ -53,8 +53,9 @@ SOURCES = {
     )
 }
 """So that the processes run the code beside these tests."""
-WRITERS_PATIENCE = 90.0
-SETTLE_PATIENCE = 90.0
+WRITERS_PATIENCE = 180.0
+SETTLE_PATIENCE = 180.0
+"""Bounds for a machine with much else to do; where there is nothing to wait for, no time goes by."""
 ATTEMPT_PATIENCE = 15.0
 """For the attempts of workers that are not dead."""
 EXPECTED_EXITS = frozenset({0, 3, -9, -15})
