@@ -401,10 +401,11 @@ async def test_24_a_conversation_that_moves_to_a_smaller_model_keeps_what_fits_i
         session = foldlog.session("c")
         await talk(session, 60)
         assert (await session.context()).tokens > 2 * policy.keep_recent
-        await session.append(assistant("Moved.", model="small"))
+        await session.prepare()
         with pytest.raises(ContextTooLarge):
-            await session.prepare()
+            await session.prepare(model="small")
         async with running_compactor(nats_url, settings):
-            view = await session.wait_for_room(within=30)
+            view = await session.wait_for_room(within=30, model="small")
+        await session.prepare(model="small")
         kept = sum(map(estimate_message, view.messages[1:]))
     assert policy.keep_recent <= kept <= policy.hard_limit

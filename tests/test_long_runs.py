@@ -5,8 +5,8 @@ import random
 import pytest
 
 from foldlog import Section, Session, ToolCall, assistant, connect, tool_result, user
-from foldlog_projections.checks import INTRODUCTION
-from foldlog_projections.summary import OPEN
+from foldlog_projections.recall import SearchResult
+from foldlog_projections.summary import INTRODUCTION, OPEN
 from tests.test_compactor import check_coverage, compactions
 from tests.workers import running_compactor, small_settings
 
@@ -55,6 +55,7 @@ async def test_21_thirty_compactions_over_a_working_day(nats_url: str) -> None:
                 system = view.messages[0]
                 assert system.role == "system"
                 for section in (ROLE, LAW):
+                    assert section.text
                     assert section.text in str(system)
                 assert str(view.messages[1]).count(OPEN) == 1
         assert max(sizes[10:]) <= 1.25 * max(sizes[3:10])
@@ -69,4 +70,5 @@ async def test_21_thirty_compactions_over_a_working_day(nats_url: str) -> None:
         assert len(gone) >= COMPACTIONS // 3
         for needle in gone:
             found = await session.recall(query=needle.split()[-1].rstrip("."))
+            assert isinstance(found, SearchResult)
             assert needle in str(found.hits[0]), needle

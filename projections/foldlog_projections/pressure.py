@@ -35,6 +35,8 @@ class Pressure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: Reason = "limit"
     instructions: str = ""
     """What a person asks of the summary."""
+    model: str = ""
+    """The model that is to go on, where that is not the one that answered last."""
 
 
 class Unreachable(msgspec.Struct, frozen=True, kw_only=True):

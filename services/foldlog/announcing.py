@@ -23,16 +23,19 @@ class Announcer:
         self._attempts = AttemptLog(records)
         self._policies = policies
 
-    async def announce(self, view: ContextView) -> None:
-        """Publish what the policy says of this view, if anything."""
-        policy = self._policies.of(model_of(view))
+    async def announce(self, view: ContextView, model: str | None = None) -> None:
+        """Publish what the policy says of this view, if anything.
+
+        `model` is the one that is to go on, where that is not the one that answered last.
+        """
+        policy = self._policies.of(model or model_of(view))
         fixed = fixed_tokens(view)
         if fixed < policy.hard_limit and not level_of(tokens_of(view, policy), policy, fixed):
             return
         last = await self._attempts.last(view.tenant, view.conversation)
         found = assess(view, policy, last, time.time())
         if isinstance(found, Pressure):
-            await publish(self._records, found)
+            await publish(self._records, msgspec.structs.replace(found, model=model or ""))
         elif found is not None:
             await self._attempts.unreachable(found, policy)
             _logger.error(

@@ -36,7 +36,7 @@ from foldlog.policies import policies_of
 from foldlog.records import Records
 from foldlog.service import Gone, broker_with_streams, run, stream_broker
 from foldlog.settings import Settings, load
-from foldlog.summarisers import Summariser
+from foldlog.summarisers import Summariser, close
 from foldlog.summarisers.choosing import summariser_of
 from foldlog.topology import CANCEL, PRESSURE, pressure_subject
 from foldlog.views import Views
@@ -109,7 +109,7 @@ class Compactor:
         context = await self._contexts.current(
             pressure.tenant, pressure.conversation, at_least=pressure.version
         )
-        policy = self._policies.of(model_of(context.view()))
+        policy = self._policies.of(pressure.model or model_of(context.view()))
         last = await self._attempts.last(pressure.tenant, pressure.conversation)
         started = CompactionRecord(
             id=str(uuid7()),
@@ -160,7 +160,7 @@ class Compactor:
                     tokens_after=entry.tokens_after,
                 )
                 context = await self._contexts.current(started.tenant, started.conversation)
-                policy = self._policies.of(model_of(context.view()))
+                policy = self._policies.of(pressure.model or model_of(context.view()))
                 last = await self._attempts.last(started.tenant, started.conversation)
                 attempt = _attempt(pressure, policy, ended, last)
         seconds = (datetime.now(UTC) - started.time).total_seconds()
@@ -367,7 +367,8 @@ async def serve(settings: Settings, url: str, summariser: Summariser | None = No
     gone = Gone()
     messages = stream_broker(url, "foldlog-compactor", settings.broker_patience, gone)
     async with broker_with_streams(url, "foldlog-compactor") as broker:
-        compactor = Compactor(broker, settings, summariser or summariser_of(settings))
+        summarises = summariser or summariser_of(settings)
+        compactor = Compactor(broker, settings, summarises)
         health = health_of(settings, CONSUMER)
         app = application(
             compactor,
@@ -376,7 +377,10 @@ async def serve(settings: Settings, url: str, summariser: Summariser | None = No
             settings.compactions_at_once,
             health,
         )
-        await run(app, (PRESSURE, CONSUMER), broker, gone, settings, health)
+        try:
+            await run(app, (PRESSURE, CONSUMER), broker, gone, settings, health)
+        finally:
+            await close(summarises)
 
 
 def main() -> None:

@@ -74,9 +74,12 @@ def is_full(view: ContextView, policy: Policy) -> bool:
     return tokens_of(view, policy) > policy.hard_limit
 
 
-def check_room(view: ContextView, policies: Policies) -> None:
-    """Raises ContextTooLarge where a view is over the hard limit of its model's policy."""
-    policy = policies.of(model_of(view))
+def check_room(view: ContextView, policies: Policies, model: str | None = None) -> None:
+    """Raises ContextTooLarge where a view is over the hard limit of its model's policy.
+
+    Its model is `model`, or the one that answered last.
+    """
+    policy = policies.of(model or model_of(view))
     if is_full(view, policy):
         raise ContextTooLarge(view, policy)
 
@@ -126,14 +129,14 @@ class Room:
         pressure = overflow(view, self._policy(view), last)
         return await self._ask(pressure, within) if pressure else None
 
-    async def wait(self, within: float) -> ContextView:
+    async def wait(self, within: float, model: str | None = None) -> ContextView:
         """The context once it is under the hard limit. Raises CompactionTimedOut."""
         async with self._timed(within), self._ends() as ends:
             while True:
                 view = await self._view()
-                if not is_full(view, self._policy(view)):
+                if not is_full(view, self._policies.of(model or model_of(view))):
                     return view
-                await self._announcer.announce(view)
+                await self._announcer.announce(view, model)
                 await _next(ends)
         raise AssertionError("unreachable")
 

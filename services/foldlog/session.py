@@ -189,12 +189,17 @@ class Session(Looking):
         return view
 
     async def prepare(
-        self, sections: Sequence[Section] = (), tools: Sequence[Tool] = ()
+        self,
+        sections: Sequence[Section] = (),
+        tools: Sequence[Tool] = (),
+        *,
+        model: str | None = None,
     ) -> ContextView:
         """The context for the next request, with exactly these sections and tools in force.
 
         Appends the smallest patch that leads there, and nothing where they are in force already.
-        Raises ContextTooLarge, which lists what takes the room, over the hard limit of the policy.
+        `model` is the one that is asked, where that is not the one that answered last. Raises
+        ContextTooLarge, which lists what takes the room, over the hard limit of its policy.
         """
         while True:
             context = await self._current()
@@ -202,7 +207,7 @@ class Session(Looking):
             view = context.view()
             plan = plan_prompt(view.sections, view.tools, tuple(sections), tuple(tools))
             if plan.changes_nothing:
-                check_room(view, self._foldlog.policies)
+                check_room(view, self._foldlog.policies, model)
                 return await self.context()
             patch = SystemEntry(
                 **self._envelope(),
@@ -322,12 +327,15 @@ class Session(Looking):
         await self._room.after_overflow(within)
         return (await self._current()).view().digest != before.digest
 
-    async def wait_for_room(self, *, within: float = 120.0) -> ContextView:
-        """The context, once it is under the hard limit of its model's policy.
+    async def wait_for_room(
+        self, *, within: float = 120.0, model: str | None = None
+    ) -> ContextView:
+        """The context, once it is under the hard limit of the policy of `model`, or of the one
+        that answered last.
 
         Raises CompactionTimedOut after `within` seconds.
         """
-        await self._room.wait(within)
+        await self._room.wait(within, model)
         return await self.context()
 
     async def watch(self, after: int | None = None) -> AsyncIterator[Recorded | Unreadable]:

@@ -14,6 +14,7 @@ from foldlog.compactor import Compactor
 from foldlog.policies import policies_of
 from foldlog.session import Foldlog
 from foldlog.settings import Settings
+from foldlog.summarisers import close
 from foldlog.summarisers.choosing import summariser_of
 from foldlog_projections.pressure import Pressure
 
@@ -68,7 +69,11 @@ async def _compact(
         reason="manual",
         instructions=instructions,
     )
-    return await Compactor(foldlog.broker, settings, summariser_of(settings)).handle(pressure)
+    summariser = summariser_of(settings)
+    try:
+        return await Compactor(foldlog.broker, settings, summariser).handle(pressure)
+    finally:
+        await close(summariser)
 
 
 def _print(conversation: str, ended: Ended) -> None:

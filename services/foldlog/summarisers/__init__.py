@@ -27,6 +27,7 @@ __all__ = [
     "SummariserUnavailable",
     "SummaryRequest",
     "SummaryResult",
+    "close",
 ]
 
 
@@ -62,6 +63,12 @@ class Summariser(Protocol):
     async def summarise(self, request: SummaryRequest) -> SummaryResult:
         """The summary, unchecked. Raises SummariserError."""
         ...
+
+
+async def close(summariser: Summariser) -> None:
+    """Close a summariser's connections, if it has any."""
+    if (own := getattr(summariser, "close", None)) is not None:
+        await own()
 
 
 class SummariserError(FoldlogError):

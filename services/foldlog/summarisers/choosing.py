@@ -12,6 +12,7 @@ from foldlog.summarisers import (
     SummariserMisconfigured,
     SummaryRequest,
     SummaryResult,
+    close,
 )
 from foldlog.summarisers.chunked import Chunked
 from foldlog.summarisers.extractive import Extractive
@@ -27,6 +28,10 @@ class Paced:
     def __init__(self, summariser: Summariser, seconds: float) -> None:
         self._summariser = summariser
         self._seconds = seconds
+
+    async def close(self) -> None:
+        """Close the connections of the inner summariser."""
+        await close(self._summariser)
 
     async def summarise(self, request: SummaryRequest) -> SummaryResult:
         """The summary, `seconds` later. Raises SummariserError."""

@@ -9,6 +9,7 @@ from foldlog.summarisers import (
     SummariserError,
     SummariserOverflow,
     SummaryRequest,
+    close,
 )
 from foldlog_events.messages import Message, Text, Usage
 from foldlog_projections.summary_source import (
@@ -52,6 +53,10 @@ class Chunked:
         self._window = window
         self._spare = spare_output_tokens
         self._reuses_prefix_of = reuses_prefix_of
+
+    async def close(self) -> None:
+        """Close the connections of the inner summariser."""
+        await close(self._inner)
 
     async def summarise(self, request: SummaryRequest) -> SummaryResult:
         """The summary, unchecked; `usage` and `calls` are of all calls. Raises SummariserError."""
