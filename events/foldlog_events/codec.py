@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from foldlog_events.entries import (
+    FIRST_SCHEMA,
     SCHEMA,
     ActionEntry,
     CompactionEntry,
@@ -31,6 +32,7 @@ from foldlog_events.messages import (
     ToolCall,
     ToolCallResponse,
 )
+from foldlog_events.upcasters import upcast
 
 MAX_DEPTH = 100
 """Levels of nesting in an entry; readers in other languages stop at about this depth."""
@@ -43,16 +45,21 @@ KNOWN_KINDS = frozenset(
 _ID = re.compile(r"[!-~]{1,128}")
 _KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
+DEFAULT_SCHEMA = SCHEMA
+"""What a struct holds that was given no schema; it is left out when an entry is encoded."""
+
 _encoder = msgspec.json.Encoder()
 _known = msgspec.json.Decoder(KnownEntry)
 _other = msgspec.json.Decoder(OtherEntry)
 
 
-class _Kind(msgspec.Struct):
+class _Head(msgspec.Struct):
     kind: str
+    schema: int = FIRST_SCHEMA
 
 
-_kind = msgspec.json.Decoder(_Kind)
+_head = msgspec.json.Decoder(_Head)
+_fields = msgspec.json.Decoder(dict[str, Any])
 
 
 def encode(entry: Entry, *, repair: bool = False) -> bytes:
@@ -65,7 +72,7 @@ def encode(entry: Entry, *, repair: bool = False) -> bytes:
         entry = _repaired(entry)
     _check(entry)
     try:
-        encoded = _encoder.encode(entry)
+        encoded = _state_schema(_encoder.encode(entry), entry)
     except UnicodeEncodeError:
         place = next(_faults(msgspec.to_builtins(entry), "$"))[0]
         raise InvalidEntry(
@@ -81,22 +88,52 @@ def encode(entry: Entry, *, repair: bool = False) -> bytes:
 
 
 def decode(data: bytes) -> Entry:
-    """The entry behind stored bytes. Raises UndecodableEntry."""
+    """The entry behind stored bytes, of this schema or an earlier one. Raises UndecodableEntry."""
     try:
-        try:
-            entry: Entry = _known.decode(data)
-        except msgspec.ValidationError:
-            if _kind.decode(data).kind in KNOWN_KINDS:
-                raise
-            entry = _other.decode(data)
+        if SCHEMA == FIRST_SCHEMA:
+            try:
+                entry: Entry = _known.decode(data)
+            except msgspec.ValidationError:
+                entry = _decode_by_head(data)
+        else:
+            entry = _decode_by_head(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UndecodableEntry(str(error)) from None
-    if entry.schema > SCHEMA:
+    _check_schema(entry.schema)
+    return entry
+
+
+def _decode_by_head(data: bytes) -> Entry:
+    """Decode what may be of another schema, or of a kind that this release does not know."""
+    head = _head.decode(data)
+    _check_schema(head.schema)
+    if head.schema < SCHEMA:
+        try:
+            data = _encoder.encode(upcast(_fields.decode(data), head.schema))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise UndecodableEntry(
+                f"an entry of schema {head.schema} that cannot be brought to {SCHEMA}: {error!r}"
+            ) from None
+    if head.kind in KNOWN_KINDS:
+        return _known.decode(data)
+    return _other.decode(data)
+
+
+def _check_schema(schema: int) -> None:
+    if schema > SCHEMA:
         raise UndecodableEntry(
-            f"schema {entry.schema} is newer than {SCHEMA}, the newest this release reads: "
+            f"schema {schema} is newer than {SCHEMA}, the newest this release reads: "
             "upgrade foldlog"
         )
-    return entry
+    if schema < FIRST_SCHEMA:
+        raise UndecodableEntry(f"there was never a schema {schema}")
+
+
+def _state_schema(encoded: bytes, entry: Entry) -> bytes:
+    """An encoded entry that says its schema: one that says none is of the first."""
+    if SCHEMA == FIRST_SCHEMA or entry.schema != DEFAULT_SCHEMA:
+        return encoded
+    return b'{"schema":%d,' % SCHEMA + encoded[1:]
 
 
 def _check(entry: Entry) -> None:
@@ -177,7 +214,7 @@ def _structural_faults(entry: Entry) -> Iterator[tuple[str, str]]:
     """Faults of nesting, numbers and keys; only values of free form can have them."""
     fields = ((name, getattr(entry, name)) for name in entry.__struct_fields__ if name != "time")
     for name, value in fields:
-        if isinstance(value, str | int) and not isinstance(value, bool):
+        if isinstance(value, str):
             continue
         yield from _faults(value, f"$.{name}", texts=False)
 

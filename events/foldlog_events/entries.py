@@ -14,6 +14,9 @@ from foldlog_events.messages import Message, Tool, Usage
 Lane = Literal["log", "shape"]
 """`log` holds what was said and done, `shape` what changes how earlier entries are seen."""
 
+FIRST_SCHEMA = 1
+"""The schema version of an entry that does not state one."""
+
 SCHEMA = 1
 """The schema version this release writes."""
 
