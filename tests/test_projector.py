@@ -11,11 +11,12 @@ import pytest
 
 from foldlog import Foldlog, OtherEntry, Section, assistant, connect, user
 from foldlog.contexts import decode_state
-from foldlog.projection import DeliveredRun
+from foldlog.projection import ConversationKey, DeliveredRun, Projection, ProjectionLimits
 from foldlog.settings import Settings
 from foldlog_events.entries import Recorded
 from foldlog_events.subjects import subject_of
 from foldlog_projections.fold import empty, render
+from foldlog_projections.views import ContextView
 from tests.workers import eventually, running_projector
 
 
@@ -96,6 +97,65 @@ async def test_little_memory_is_no_loss(nats_url: str, foldlog: Foldlog) -> None
         await asyncio.gather(*(write(foldlog, f"c{n}", 10, seed=n) for n in range(12)))
         for n in range(12):
             await check_view(foldlog, f"c{n}")
+
+
+async def test_behind_it_stores_views_once_for_many_batches_and_tells_of_each(
+    foldlog: Foldlog,
+) -> None:
+    """A projector that catches up has stored and told of everything before it rests."""
+    told: list[tuple[str, int]] = []
+
+    async def tell(view: ContextView) -> None:
+        told.append((view.conversation, view.version))
+
+    limits = ProjectionLimits(behind_from_entries=2, behind_entries=5)
+    projection = Projection(foldlog.contexts, foldlog.views, tell, limits)
+    keys = [ConversationKey("default", name) for name in ("a", "b")]
+    for key in keys:
+        await foldlog.session(key.conversation).append(*(user(f"{n}") for n in range(3)))
+    for number in range(3, 5):
+        batch = {}
+        for key in keys:
+            await foldlog.session(key.conversation).append(user(f"{number}"))
+            batch[key] = (await foldlog.log.read_all(*key))[-1:]
+        assert not await projection.project(batch)
+        assert [projection.is_stored(key) for key in keys] == [False, False]
+    assert told == []
+    assert not await projection.rest()
+    assert told == []
+    assert not await projection.rest()
+    for key in keys:
+        await check_view(foldlog, key.conversation)
+    last = [(key.conversation, (await foldlog.log.last_versions(*key)).log) for key in keys]
+    assert sorted(told) == last
+    await foldlog.session("a").append(user("6"))
+    batch = {keys[0]: (await foldlog.log.read_all(*keys[0]))[-1:]}
+    assert not await projection.project(batch)
+    await check_view(foldlog, "a")
+
+
+async def test_a_conversation_that_begins_is_not_looked_for_in_the_log(
+    foldlog: Foldlog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(view: ContextView) -> None:
+        pass
+
+    projection = Projection(foldlog.contexts, foldlog.views, nothing)
+    session = foldlog.session("c")
+    for number in range(3):
+        await session.append(user(f"{number}"))
+    key = ConversationKey("default", "c")
+    reads = await foldlog.log.read_all(*key)
+    with monkeypatch.context() as patched:
+        patched.setattr(foldlog.contexts, "rebuilt", None)
+        patched.setattr(foldlog.contexts, "advance", None)
+        assert not await projection.project({key: reads})
+    await check_view(foldlog, "c")
+    child = await session.fork("child")
+    await child.append(user("own"))
+    key = ConversationKey("default", "child")
+    assert not await projection.project({key: await foldlog.log.read_all(*key)})
+    await check_view(foldlog, "child")
 
 
 @pytest.mark.parametrize(

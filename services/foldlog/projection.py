@@ -17,7 +17,8 @@ from foldlog.contexts import Contexts, decode_state, fold_in
 from foldlog.errors import ViewConflict
 from foldlog.reading import Read
 from foldlog.views import Views
-from foldlog_projections.fold import ContextFold
+from foldlog_events.entries import ForkEntry, Recorded, lane_of
+from foldlog_projections.fold import ContextFold, empty
 from foldlog_projections.views import ContextView
 
 _logger = structlog.get_logger("foldlog.projection")
@@ -41,6 +42,8 @@ class _Kept(msgspec.Struct):
     stored_version: int
     stored_bytes: int = 0
     unstored_entries: int = 0
+    is_told: bool = True
+    """Whether `changed` knows of it as it stands."""
 
 
 class ProjectionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +56,10 @@ class ProjectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """A view up to this size is stored after every batch."""
     store_after_share: float = 0.02
     """A larger one is stored once this share of its entries is new, or when it rests."""
+    behind_from_entries: int = 200
+    """A batch of so many says that more are waiting: views are then stored less often."""
+    behind_entries: int = 5_000
+    """Entries that are folded while more are waiting before their views are stored."""
 
 
 class DeliveredRun:
@@ -101,6 +108,8 @@ class Projection:
         self._batch_start = 0
         self._slots = asyncio.Semaphore(self._limits.concurrency)
         self._at_work = asyncio.Lock()
+        self._is_behind = False
+        self._unstored_entries = 0
 
     async def project(
         self, batch: Mapping[ConversationKey, Sequence[Read]], *, is_whole: bool = True
@@ -115,9 +124,9 @@ class Projection:
     async def _project(
         self, batch: Mapping[ConversationKey, Sequence[Read]], *, is_whole: bool
     ) -> dict[ConversationKey, Exception]:
-        self._batch_start = self._delivered.extend(
-            (read.version for reads in batch.values() for read in reads), is_whole=is_whole
-        )
+        versions = [read.version for reads in batch.values() for read in reads]
+        self._batch_start = self._delivered.extend(versions, is_whole=is_whole)
+        self._is_behind = len(versions) >= self._limits.behind_from_entries
         outcomes = await asyncio.gather(
             *(self._project_one(key, reads) for key, reads in batch.items()),
             return_exceptions=True,
@@ -129,12 +138,22 @@ class Projection:
                 failed[key] = outcome
             elif isinstance(outcome, BaseException):
                 raise outcome
+        self._unstored_entries += len(versions)
+        if self._unstored_entries >= self._limits.behind_entries:
+            failed |= await self._store_all(tuple(self._kept))
         return failed | await self._forget_oldest()
 
     async def flush(self) -> dict[ConversationKey, Exception]:
         """Store every view that is ahead of its stored form; what failed is returned."""
         async with self._at_work:
             return await self._store_all(tuple(self._kept))
+
+    async def rest(self) -> dict[ConversationKey, Exception]:
+        """`flush`, unless more was waiting at the last batch: called once in a while."""
+        if self._is_behind:
+            self._is_behind = False
+            return {}
+        return await self.flush()
 
     def is_stored(self, key: ConversationKey) -> bool:
         """Whether the stored view holds all that was folded of a conversation."""
@@ -144,7 +163,7 @@ class Projection:
     async def _project_one(self, key: ConversationKey, reads: Sequence[Read]) -> None:
         async with self._slots:
             is_loaded = key not in self._kept
-            kept = await self._load(key, at_least=max(read.version for read in reads))
+            kept = await self._load(key, reads)
             before = kept.fold.version
             await self._fold(kept, reads, is_loaded=is_loaded)
             has_moved = kept.fold.version > before or not kept.stored_version
@@ -154,21 +173,33 @@ class Projection:
                     await self._store(key, kept)
             # Who stored the view that was loaded may have ended before telling of it.
             if has_moved or is_loaded:
-                await self._changed(kept.fold.view())
+                kept.is_told = False
+            if not self._is_behind:
+                await self._tell(kept)
 
-    async def _load(self, key: ConversationKey, *, at_least: int) -> _Kept:
+    async def _tell(self, kept: _Kept) -> None:
+        if not kept.is_told:
+            await self._changed(kept.fold.view())
+            kept.is_told = True
+
+    async def _load(self, key: ConversationKey, reads: Sequence[Read]) -> _Kept:
         kept = self._kept.get(key)
         if kept is None:
-            kept = await self._read_stored(key, at_least=at_least)
+            kept = await self._read_stored(key, reads)
             self._kept[key] = kept
         self._kept.move_to_end(key)
         return kept
 
-    async def _read_stored(self, key: ConversationKey, *, at_least: int = 0) -> _Kept:
+    async def _read_stored(self, key: ConversationKey, reads: Sequence[Read]) -> _Kept:
+        """The view as it is stored; without one, what the log holds of the conversation."""
         stored = await self._views.get(*key)
         state = decode_state(stored.data) if stored else None
+        if stored is None and _begin_a_conversation(reads):
+            start = min(read.version for read in reads) - 1
+            return _Kept(ContextFold(empty(*key)), complete_to=start, revision=0, stored_version=0)
         if state is None:
-            fold = await self._contexts.rebuilt(*key, at_least=at_least)
+            newest = max((read.version for read in reads), default=0)
+            fold = await self._contexts.rebuilt(*key, at_least=newest)
             return _Kept(
                 fold=fold,
                 complete_to=fold.version,
@@ -197,6 +228,8 @@ class Projection:
             kept.complete_to = max(kept.fold.version, newest)
 
     def _is_due(self, kept: _Kept) -> bool:
+        if self._is_behind:
+            return False
         if kept.stored_bytes <= self._limits.store_always_bytes:
             return True
         return kept.unstored_entries >= self._limits.store_after_share * kept.fold.active_count
@@ -210,7 +243,7 @@ class Projection:
                     *key, data, revision=kept.revision, version=state.version
                 )
             except ViewConflict:
-                stored = await self._read_stored(key)
+                stored = await self._read_stored(key, ())
                 if stored.fold.version >= state.version:
                     kept.fold = stored.fold
                     kept.complete_to = stored.complete_to
@@ -227,14 +260,21 @@ class Projection:
                 return
 
     async def _store_all(self, keys: Iterable[ConversationKey]) -> dict[ConversationKey, Exception]:
+        """Store what is not stored yet, and tell of what was not told yet; what failed."""
         failed: dict[ConversationKey, Exception] = {}
-        for key in keys:
-            try:
-                if not self.is_stored(key):
-                    await self._store(key, self._kept[key])
-            except Exception as error:
-                del self._kept[key]
-                failed[key] = error
+
+        async def store(key: ConversationKey) -> None:
+            async with self._slots:
+                try:
+                    if not self.is_stored(key):
+                        await self._store(key, self._kept[key])
+                    await self._tell(self._kept[key])
+                except Exception as error:
+                    del self._kept[key]
+                    failed[key] = error
+
+        await asyncio.gather(*map(store, keys))
+        self._unstored_entries = 0
         return failed
 
     async def _forget_oldest(self) -> dict[ConversationKey, Exception]:
@@ -243,3 +283,14 @@ class Projection:
         for key in oldest:
             self._kept.pop(key, None)
         return failed
+
+
+def _begin_a_conversation(reads: Sequence[Read]) -> bool:
+    """Whether nothing of the conversation can have come before these, from it or a parent."""
+    first = min(reads, key=lambda read: read.version, default=None)
+    return (
+        isinstance(first, Recorded)
+        and first.predecessor == 0
+        and lane_of(first.entry) == "log"
+        and not isinstance(first.entry, ForkEntry)
+    )

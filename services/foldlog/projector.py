@@ -80,7 +80,7 @@ class Projector:
             while True:
                 await asyncio.sleep(REST)
                 with contextlib.suppress(FoldlogError):
-                    await self.flush()
+                    await self._settle(await self.projection.rest())
 
         tasks = (asyncio.create_task(store()), asyncio.create_task(self._renew()))
         try:
