@@ -47,7 +47,9 @@ async def test_attempts_sizes_and_sources_are_told(nats_url: str) -> None:
     versions = [line["version"] for line in again.json_lines]
     assert again.json_lines[0]["entry"]["id"] != first.entry or versions == sorted(versions)
     assert first.entry in [line["entry"]["id"] for line in again.json_lines]
-    as_text = await foldlog("compactions", "c", "--source", second.entry, "--url", nats_url)
+    as_text = await foldlog(
+        "compactions", "c", "--source", second.entry, "--url", nats_url, COLUMNS="200"
+    )
     assert "compaction" in as_text.out
 
     nothing = await foldlog("compactions", "c", "--source", "nope", "--url", nats_url)
