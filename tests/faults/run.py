@@ -55,7 +55,7 @@ SOURCES = {
 """So that the processes run the code beside these tests."""
 WRITERS_PATIENCE = 180.0
 SETTLE_PATIENCE = 180.0
-"""Bounds for a machine with much else to do; where there is nothing to wait for, no time goes by."""
+"""Bounds for a machine with much else to do; who is done is not waited for."""
 ATTEMPT_PATIENCE = 15.0
 """For the attempts of workers that are not dead."""
 EXPECTED_EXITS = frozenset({0, 3, -9, -15})
