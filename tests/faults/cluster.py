@@ -6,7 +6,9 @@ import os
 import random
 import signal
 import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 from foldlog.broker import Broker, connect
 from foldlog.errors import FoldlogError
@@ -18,6 +20,7 @@ from tests.faults.children import signal_to, spawn
 DISK = 256 * 1024 * 1024
 """Bytes of a server's file system, and what JetStream may take of it."""
 ANSWER_PATIENCE = 30.0
+INSISTENCE = 8.0
 FILLER = "FILLER"
 
 
@@ -155,30 +158,27 @@ class Cluster:
 
     async def leader(self, stream: str = ENTRIES) -> Node | None:
         """The server that leads a stream, if one does."""
-        broker = await self.operator()
-        try:
-            info = await broker.api(f"STREAM.INFO.{stream}", within=2.0)
-        except FoldlogError:
-            return None
-        name = info.get("cluster", {}).get("leader")
+        info = await self._insist(f"STREAM.INFO.{stream}")
+        name = info.get("cluster", {}).get("leader") if info else None
         return next((node for node in self.nodes if node.name == name), None)
 
     async def step_down(self, stream: str) -> bool:
         """Have the leader of a stream hand over."""
-        broker = await self.operator()
-        try:
-            await broker.api(f"STREAM.LEADER.STEPDOWN.{stream}", within=2.0)
-        except FoldlogError:
-            return False
-        return True
+        return await self._insist(f"STREAM.LEADER.STEPDOWN.{stream}") is not None
 
     async def delete_consumer(self, stream: str, consumer: str) -> bool:
+        return await self._insist(f"CONSUMER.DELETE.{stream}.{consumer}") is not None
+
+    async def _insist(self, verb: str) -> dict[str, Any] | None:
+        """A call that other faults may be in the way of; None where they stay there."""
         broker = await self.operator()
-        try:
-            await broker.api(f"CONSUMER.DELETE.{stream}.{consumer}", within=2.0)
-        except FoldlogError:
-            return False
-        return True
+        deadline = time.monotonic() + INSISTENCE
+        while time.monotonic() < deadline:
+            try:
+                return await broker.api(verb, within=2.0)
+            except FoldlogError:
+                await asyncio.sleep(0.1)
+        return None
 
     async def fill_quota(self) -> bool:
         """Use up what JetStream may store, by a stream of the operator's own."""
