@@ -100,7 +100,12 @@ _next_account = itertools.count()
 @pytest.fixture
 def nats_url(session_server: Server) -> str:
     """The address of a broker whose JetStream is empty."""
-    return f"nats://u{next(_next_account)}:p@127.0.0.1:{session_server.port}"
+    return take_account(session_server)
+
+
+def take_account(server: Server) -> str:
+    """The address of one more such broker."""
+    return f"nats://u{next(_next_account)}:p@127.0.0.1:{server.port}"
 
 
 @pytest.fixture

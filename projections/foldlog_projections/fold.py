@@ -361,6 +361,9 @@ def _reference(entry: Active) -> EntryReference:
 
 
 def _digest(message: Message) -> bytes:
+    if message.seen is not None:
+        # Which context it answered is shown to no model, and names a version of this log.
+        message = msgspec.structs.replace(message, seen=None)
     return hashlib.sha256(_encode(message)).digest()
 
 

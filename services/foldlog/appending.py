@@ -59,8 +59,18 @@ class Appender:
         self, entries: Sequence[Entry], *, expect: int | BaseVersion | None, deadline: float
     ) -> tuple[Recorded, ...]:
         """See `Log.append`."""
-        until = time.monotonic() + deadline
         prepared = prepare(entries, self.broker.max_payload)
+        return await self.append_prepared(prepared, expect=expect, deadline=deadline)
+
+    async def append_prepared(
+        self,
+        prepared: tuple[Prepared, ...],
+        *,
+        expect: int | BaseVersion | None = None,
+        deadline: float,
+    ) -> tuple[Recorded, ...]:
+        """Append what was encoded before."""
+        until = time.monotonic() + deadline
         first = prepared[0].entry
         conversation = self.known[(first.tenant, first.conversation)]
         append = _Append(self, conversation, prepared, _expectations(prepared, expect), until)

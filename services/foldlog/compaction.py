@@ -362,7 +362,8 @@ def digest_of(source: Iterable[SourceMessage]) -> str:
     """Of the messages that a summary stands for, as they were read."""
     whole = hashlib.sha256()
     for _, _, message in source:
-        whole.update(hashlib.sha256(_encode(message)).digest())
+        shown = msgspec.structs.replace(message, seen=None) if message.seen else message
+        whole.update(hashlib.sha256(_encode(shown)).digest())
     return f"sha256:{whole.hexdigest()}"
 
 

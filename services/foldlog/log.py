@@ -8,6 +8,7 @@ from foldlog import listing, reading, watching
 from foldlog.appending import ATTEMPT_TIMEOUT, Appender
 from foldlog.broker import REQUEST_TIMEOUT, Broker, open_broker
 from foldlog.listing import Summary
+from foldlog.publishing import Prepared
 from foldlog.reading import Read
 from foldlog.streams import set_up
 from foldlog.topology import ENTRIES, entries_stream
@@ -53,6 +54,15 @@ class Log:
         the CancelledError then carries as a note.
         """
         return await self._appender.append(entries, expect=expect, deadline=deadline)
+
+    async def append_prepared(
+        self, prepared: Sequence[Prepared], *, deadline: float = DEADLINE
+    ) -> tuple[Recorded, ...]:
+        """`append` of entries of one conversation whose bytes were checked and are kept as given.
+
+        For what is restored: a field that this release does not know stays in them.
+        """
+        return await self._appender.append_prepared(tuple(prepared), deadline=deadline)
 
     async def read(
         self,

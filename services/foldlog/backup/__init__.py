@@ -1,0 +1,1 @@
+"""Backup: conversations as JSON lines in a folder, and back into a log."""
