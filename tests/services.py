@@ -33,9 +33,16 @@ class Service:
 
 
 @contextlib.asynccontextmanager
-async def service(name: str, url: str, folder: Path, **settings: object) -> AsyncIterator[Service]:
-    """A projector or a compactor, killed at the end of the block if it still runs."""
+async def service(
+    name: str, url: str, folder: Path, *, pythonpath: str = "", **settings: object
+) -> AsyncIterator[Service]:
+    """A projector or a compactor, killed at the end of the block if it still runs.
+
+    Of the release on `pythonpath`, where one is given.
+    """
     values = {f"FOLDLOG_{key.upper()}": str(value) for key, value in settings.items()}
+    if pythonpath:
+        values["PYTHONPATH"] = pythonpath
     output = folder / f"{name}.out"
     with output.open("ab") as sink:
         process = await asyncio.create_subprocess_exec(

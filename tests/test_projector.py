@@ -16,6 +16,7 @@ from foldlog.settings import Settings
 from foldlog_events.entries import Recorded
 from foldlog_events.subjects import subject_of
 from foldlog_projections.fold import empty, render
+from foldlog_projections.state import SHAPE_OF_STATE
 from foldlog_projections.views import ContextView
 from tests.workers import eventually, running_projector
 
@@ -232,4 +233,5 @@ def test_a_stored_state_is_json_for_every_reader() -> None:
     assert msgspec.json.decode(msgspec.json.encode(empty("t", "c"))) == {
         "tenant": "t",
         "conversation": "c",
+        "shape": SHAPE_OF_STATE,
     }

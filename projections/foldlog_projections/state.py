@@ -49,7 +49,8 @@ class FoldState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     tenant: str
     conversation: str
-    shape: int = SHAPE_OF_STATE
+    shape: int = 0
+    """As above; never left to a default, which would be left out and read as the reader's own."""
     version: int = 0
     log_version: int = 0
     shape_version: int = 0
@@ -71,4 +72,4 @@ class FoldState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def empty(tenant: str, conversation: str) -> FoldState:
     """The state of a conversation without entries."""
-    return FoldState(tenant=tenant, conversation=conversation)
+    return FoldState(tenant=tenant, conversation=conversation, shape=SHAPE_OF_STATE)
