@@ -15,6 +15,7 @@ from foldlog_events.entries import (
 from foldlog_events.messages import Message
 from foldlog_projections.state import Active, PromptPatch
 from foldlog_projections.summary import frame
+from foldlog_projections.tokens import estimate_message
 
 
 def contribution(version: int, entry: Entry) -> Active:
@@ -49,6 +50,7 @@ def contribution(version: int, entry: Entry) -> Active:
         id=entry.id,
         kind=kind_of(entry),
         messages=messages,
+        estimates=tuple(map(estimate_message, messages)),
         patch=patch,
         edits=edits,
         erases=erases,

@@ -52,4 +52,6 @@ def edited(entry: Active, winning: dict[str, ActingEdit]) -> Active:
     edit = winning.get(entry.id)
     if edit is None or edit.written <= entry.version or edit.rank <= entry.edited_at:
         return entry
-    return msgspec.structs.replace(entry, messages=edit.messages, patch=None, edited_at=edit.rank)
+    return msgspec.structs.replace(
+        entry, messages=edit.messages, estimates=(), patch=None, edited_at=edit.rank
+    )

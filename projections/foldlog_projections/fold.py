@@ -299,8 +299,9 @@ class ContextFold:
             self._kept.baseline is None or entry.version > self._kept.baseline_version
         ):
             self._contribute_patch(entry, entry.patch)
-        for message in entry.messages:
-            self._place(message, entry)
+        estimates = entry.estimates or map(estimate_message, entry.messages)
+        for message, estimate in zip(entry.messages, estimates, strict=True):
+            self._place(message, entry, estimate)
             if message.usage is not None and self._measures(message, entry):
                 self._meter.measure(message.usage)
 
@@ -310,7 +311,7 @@ class ContextFold:
         if self._has_leading or all(section.text is None for section in patch.sections):
             message = patch_message(patch.sections)
             if message is not None:
-                self._place(message, entry)
+                self._place(message, entry, estimate_message(message))
             return
         first = Prompt(None)
         first.apply(patch, entry.id)
@@ -323,16 +324,19 @@ class ContextFold:
         self._meter.change(estimate_message(message) if message else 0)
         self._leading_digest = _digest(message) if message else b""
 
-    def _place(self, message: Message, entry: Active) -> None:
+    def _place(self, message: Message, entry: Active, estimate: int) -> None:
         origin = _reference(entry)
         for changed in self._transcript.add(message):
             self._meter.change(-self._estimates[changed])
-            self._estimates[changed] = estimate_message(self._transcript.messages[changed])
+            # A message of one part, here a result, takes the same tokens wherever it is placed.
+            is_whole = len(message.parts) == 1
+            placed = self._transcript.messages[changed]
+            self._estimates[changed] = estimate if is_whole else estimate_message(placed)
             self._meter.change(self._estimates[changed])
             self._message_digests[changed] = None
             self._origins[changed] = origin
         for added in self._transcript.messages[len(self._estimates) :]:
-            self._estimates.append(estimate_message(added))
+            self._estimates.append(estimate if added is message else estimate_message(added))
             self._meter.change(self._estimates[-1])
             self._message_digests.append(None)
             self._origins.append(origin)

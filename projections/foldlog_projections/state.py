@@ -34,6 +34,8 @@ class Active(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     kind: str
     messages: tuple[Message, ...] = ()
+    estimates: tuple[int, ...] = ()
+    """Tokens of each message, so that a stored state is not estimated again; empty: not known."""
     patch: PromptPatch | None = None
     edits: tuple[Edit, ...] = ()
     edited_at: int = 0
