@@ -75,9 +75,11 @@ class Artifacts:
         stay with it, while the reference says what was given here. Raises BrokerRefused,
         BrokerUnreachable, RequestTimeout; then nothing is visible, and it may be tried again.
         """
-        digest = digest_of(content)
+        sha256 = hashlib.sha256(content).digest()
+        digest = f"sha256:{sha256.hex()}"
         preview = preview[:PREVIEW_CHARACTERS]
-        await self.put_named(digest, content, metadata={"mime_type": mime_type, "preview": preview})
+        metadata = {"mime_type": mime_type, "preview": preview}
+        await self._put(digest, content, sha256, metadata)
         return ArtifactReference(
             digest=digest,
             mime_type=mime_type,
@@ -91,8 +93,8 @@ class Artifacts:
 
     async def get(self, digest: str) -> bytes:
         """The content with this digest, verified. Raises UnknownArtifact, CorruptArtifact."""
-        content = await self.get_named(digest)
-        if digest_of(content) != digest:
+        content, sha256 = await self._get(digest)
+        if f"sha256:{sha256.hex()}" != digest:
             raise CorruptArtifact(digest, "its content has another hash")
         return content
 
@@ -118,10 +120,13 @@ class Artifacts:
             await self._erase(_metadata_subject(digest))
             await self._erase(_chunk_subject(metadata.nuid))
 
-    async def put_named(
-        self, name: str, content: bytes, *, metadata: dict[str, str] | None = None
-    ) -> None:
+    async def put_named(self, name: str, content: bytes) -> None:
         """Stores content under a name that stands for this content alone."""
+        await self._put(name, content, hashlib.sha256(content).digest(), {})
+
+    async def _put(
+        self, name: str, content: bytes, sha256: bytes, metadata: dict[str, str]
+    ) -> None:
         if await self._metadata(name) is not None:
             return
         nuid = token_hex(11)
@@ -133,8 +138,8 @@ class Artifacts:
                     nuid=nuid,
                     size=len(content),
                     chunks=chunks,
-                    digest=_object_digest(content),
-                    metadata=metadata or {},
+                    digest=_object_digest(sha256),
+                    metadata=metadata,
                 )
             )
         except BaseException:
@@ -145,23 +150,28 @@ class Artifacts:
 
     async def get_named(self, name: str) -> bytes:
         """The content under a name, verified. Raises UnknownArtifact, CorruptArtifact."""
+        return (await self._get(name))[0]
+
+    async def _get(self, name: str) -> tuple[bytes, bytes]:
+        """The content and its SHA-256."""
         metadata = await self._metadata(name)
         if metadata is None:
             raise UnknownArtifact(name)
-        content = bytearray()
+        chunks: list[bytes] = []
         pages = messages(
             self.broker, ARTIFACTS, _chunk_subject(metadata.nuid), within=REQUEST_TIMEOUT
         )
         async for page in pages:
-            for stored in page:
-                content += stored.data
+            chunks += [stored.data for stored in page]
+        content = b"".join(chunks)
         if len(content) != metadata.size:
             if await self._metadata(name) is None:
                 raise UnknownArtifact(name)
             raise CorruptArtifact(name, f"{len(content):,} of {metadata.size:,} bytes are there")
-        if _object_digest(bytes(content)) != metadata.digest:
+        sha256 = hashlib.sha256(content).digest()
+        if _object_digest(sha256) != metadata.digest:
             raise CorruptArtifact(name, "its content has another hash")
-        return bytes(content)
+        return content, sha256
 
     async def names(self) -> AsyncIterator[str]:
         """The names of everything that is stored."""
@@ -235,9 +245,8 @@ def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _object_digest(content: bytes) -> str:
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
-    return f"SHA-256={digest}"
+def _object_digest(sha256: bytes) -> str:
+    return f"SHA-256={base64.urlsafe_b64encode(sha256).decode()}"
 
 
 def _metadata_subject(name: str) -> str:
