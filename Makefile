@@ -8,7 +8,7 @@ SOURCES := events projections services
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet install --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo estimate eval test test-long faults coverage mutation lint types imports format up clean
+.PHONY: help bench bench-short demo estimate eval test test-long faults coverage mutation lint types imports format up clean
 
 help:
 	@echo "make demo       the story of foldlog in under a minute, on a server of its own"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-long  the generated histories, many more of them"
 	@echo "make faults     fifty schedules of faults on one server and fifty on three, some 40 minutes"
 	@echo "make eval       one task four ways: what compaction costs, and what it loses"
+	@echo "make bench      every benchmark beside what a user would take instead, some ten minutes"
 	@echo "make estimate   how far the estimate of tokens is off, on FOLDLOG_CORPUS"
 	@echo "make coverage   the branches of projections/ that no test takes: there are to be none"
 	@echo "make mutation   faults put into the fold that no test notices, an hour; see docs/mutation.md"
@@ -28,6 +29,22 @@ demo: $(VENV)/.installed-server
 
 eval: $(VENV)/.installed-server
 	@$(BIN)/python -m benchmarks.eval
+
+# The peers want other versions than the tests do, so they have an environment of their own.
+BENCH := $(VENV)-bench
+
+bench: $(BENCH)/.installed
+	@$(BENCH)/bin/python -m benchmarks --plots docs
+
+bench-short: $(VENV)/.installed-server
+	@$(BIN)/python -m benchmarks --short
+
+$(BENCH)/.installed: pyproject.toml constraints-bench.txt
+	@echo "installing foldlog and its peers into $(BENCH)"
+	@$(PYTHON) -m venv --clear $(BENCH)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BENCH)/bin/python -m pip --quiet install \
+		--constraint constraints-bench.txt --editable '.[server,bench]'
+	@touch $@
 
 estimate: $(VENV)/.installed-server
 	@$(BIN)/python -m benchmarks.estimate
@@ -94,4 +111,4 @@ $(VENV)/.installed-dev: $(VENV)/.python pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
