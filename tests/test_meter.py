@@ -62,3 +62,41 @@ def test_a_stated_total_makes_a_sum_over_calls_usable() -> None:
 )
 def test_the_calibration_is_clamped_and_needs_enough_to_go_by(estimate: int, ratio: float) -> None:
     assert metered(estimate, USAGE).calibration == pytest.approx(ratio, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("usage", "usable"),
+    [
+        (Usage(input_tokens=1), True),
+        (Usage(cache_read_tokens=1), True),
+        (Usage(cache_write_tokens=1), True),
+        (Usage(input_tokens=5, cache_read_tokens=3, cache_write_tokens=2), True),
+        (Usage(input_tokens=3, cache_read_tokens=1, cache_write_tokens=2), True),
+        (Usage(input_tokens=1, cache_write_tokens=1), True),
+        (Usage(input_tokens=1, cache_read_tokens=1), True),
+        (Usage(cache_read_tokens=1, cache_write_tokens=1), True),
+        (Usage(output_tokens=5), False),
+        (Usage(input_tokens=-1, output_tokens=5), False),
+        (Usage(input_tokens=1, total_tokens=-1), False),
+        (Usage(input_tokens=1, total_tokens=0), False),
+    ],
+)
+def test_a_usage_tells_the_size_where_something_was_sent(usage: Usage, usable: bool) -> None:
+    assert is_usable(usage) is usable
+
+
+@pytest.mark.parametrize(("estimate", "calibrates"), [(499, False), (500, True)])
+def test_a_calibration_needs_five_hundred_tokens(estimate: int, calibrates: bool) -> None:
+    meter = ContextMeter()
+    assert meter.calibration == 1.0
+    meter.change(estimate)
+    meter.measure(Usage(input_tokens=600))
+    assert (meter.calibration != 1.0) is calibrates
+
+
+def test_a_context_is_never_smaller_than_nothing() -> None:
+    meter = ContextMeter()
+    meter.change(400)
+    meter.measure(Usage(input_tokens=10))
+    meter.change(-400)
+    assert meter.tokens == 0

@@ -235,7 +235,7 @@ def test_a_plan_names_what_changed_and_nothing_else() -> None:
     view = context.view()
     in_force = view.sections, view.tools
     same = (section("a", "1"), section("b", "2"), section("c", "3"))
-    assert plan_prompt(*in_force, same, (f, g)).changes_nothing
+    assert plan_prompt(*in_force, same, (Tool(name="f"), Tool(name="g"))).changes_nothing
     for text in ("0", "9"):
         changed = (same[0], section("b", text), same[2], section("d", "4"))
         plan = plan_prompt(*in_force, changed, (f, Tool(name="g", description=text), h))
@@ -244,10 +244,20 @@ def test_a_plan_names_what_changed_and_nothing_else() -> None:
             (),
             (Tool(name="g", description=text), h),
         )
+    one_more = plan_prompt(*in_force, (*same, section("d", "4")), (f, g))
+    assert (one_more.changes_nothing, one_more.tools_removed, one_more.tools_added) == (
+        False,
+        (),
+        (),
+    )
+    without_tool = plan_prompt(*in_force, same, (f,))
+    assert (without_tool.changes_nothing, without_tool.tools_removed) == (False, ("g",))
+    with_tool = plan_prompt(*in_force, same, (f, g, h))
+    assert (with_tool.changes_nothing, with_tool.tools_added) == (False, (h,))
     fewer = plan_prompt(*in_force, (same[1],), (g,))
     assert fewer.sections == (section("a", None), section("c", None))
     assert (fewer.tools_removed, fewer.tools_added) == (("f",), ())
-    for wanted in ((same[1], same[0], same[2]), (section("d", "4"), *same)):
+    for wanted in ((same[1], same[0], same[2]), *((section(name, "4"), *same) for name in "0d")):
         assert plan_prompt(*in_force, wanted, (f, g)).sections[-len(wanted) :] == wanted
 
 
@@ -279,9 +289,10 @@ def item(version: int, *messages: Message) -> CutItem:
 
 
 def test_a_cut_is_not_made_before_words_that_are_none() -> None:
-    """An item of blank user text begins nothing."""
+    """A user message in which nothing is said begins nothing."""
     long = "words " * 400
-    items = [item(1, user(long)), item(2, assistant(long)), item(3, user(" "), user("\n"))]
+    silent = Message(role="user", parts=(ToolCall(id="a", name="f"),))
+    items = [item(1, user(long)), item(2, assistant(long)), item(3, silent)]
     items += [item(4, user("real"), assistant("answer " * 20))]
     cut = choose_cut(items, 30)
     assert isinstance(cut, Cut)
@@ -301,7 +312,27 @@ def test_pruning_leaves_alone_what_would_gain_nothing() -> None:
     assert prune(items, policy).edits == ()
 
 
+def test_a_repetition_stays_where_its_marker_would_be_longer() -> None:
+    result = "row 4711, EUR 12\n" * 60
+    named = [item(n, calls(f"c{n}"), tool_result(f"c{n}", result)) for n in (1, 2, 3)]
+    assert len(prune(named, default(200_000)).edits) == 2
+    long_id = "e" * 9_000
+    unnamed = [msgspec.structs.replace(one, id=f"{long_id}{one.version}") for one in named]
+    assert prune(unnamed, default(200_000)).edits == ()
+
+
 # --- texts -----------------------------------------------------------------------------------
+
+
+def test_an_accent_does_not_join_a_control_character() -> None:
+    assert boundary_before("\n\u0301", 1) == 1
+    assert boundary_before("e\u0301", 1) == 0
+
+
+@pytest.mark.parametrize("limit", range(200, 1_200, 61))
+def test_a_text_of_many_small_facts_is_capped_with_its_gaps(limit: int) -> None:
+    rows = "\n".join("filler " * 6 + ("id 4711" if n % 2 else "") for n in range(60))
+    assert len(informative(rows, limit)) <= limit
 
 
 @pytest.mark.parametrize(

@@ -274,12 +274,15 @@ def _start_of_turn(items: Sequence[CutItem], index: int) -> int:
 
 
 def _begins_turn(item: CutItem) -> bool:
-    for message in item.messages:
-        if _speaks(message):
-            return True
-        if message.role == "assistant" and counts(message):
-            return False
-    return False
+    first = next(
+        (
+            message
+            for message in item.messages
+            if _speaks(message) or (message.role == "assistant" and counts(message))
+        ),
+        None,
+    )
+    return first is not None and _speaks(first)
 
 
 def _ids(items: Sequence[CutItem]) -> tuple[str, ...]:

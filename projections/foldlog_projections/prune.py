@@ -191,8 +191,7 @@ def _shorten_texts(
 
 def _result(items: Sequence[CutItem], place: Place) -> ToolCallResponse:
     part = items[place.item].messages[place.message].parts[place.part]
-    if not isinstance(part, ToolCallResponse):
-        raise TypeError(f"no result at {place}")
+    assert isinstance(part, ToolCallResponse), f"no result at {place}"
     return part
 
 

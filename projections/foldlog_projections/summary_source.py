@@ -13,7 +13,6 @@ import msgspec
 from foldlog_events.entries import ExactValue
 from foldlog_events.messages import (
     AnyPart,
-    ArtifactReference,
     Blob,
     Content,
     File,
@@ -170,13 +169,13 @@ def informative(text: str, limit: int) -> str:
         return text[:limit]
     pieces = _pieces(text, max(40, limit // 8))
     head, tail = limit * 3 // 10, limit * 2 // 10
-    chosen = _fill(pieces, range(len(pieces)), head, set())
-    chosen |= _fill(pieces, range(len(pieces) - 1, -1, -1), tail, chosen)
+    chosen = _fill(pieces, range(len(pieces)), head)
+    chosen |= _fill(pieces, range(len(pieces) - 1, -1, -1), tail)
     ranked = sorted(range(len(pieces)), key=lambda at: (-_interest(pieces[at]), at))
     facts = [at for at in ranked if _interest(pieces[at]) and at not in chosen]
     room = limit - sum(len(pieces[at]) for at in chosen)
     while facts and room > 0:
-        trial = chosen | _fill(pieces, facts, room * 3 // 4, chosen)
+        trial = chosen | _fill(pieces, facts, room * 3 // 4)
         if len(_joined(pieces, trial)) <= limit:
             return _joined(pieces, trial)
         room //= 2
@@ -220,8 +219,9 @@ def _content_text(part: Content) -> str:
             return f"[{mime_type or 'content'} at {uri[:URI_LIMIT]}]"
         case File(file_id=file_id, mime_type=mime_type):
             return f"[{mime_type or 'file'} {file_id}]"
-        case ArtifactReference(mime_type=mime_type, size=size, digest=digest, preview=preview):
-            return f"[{mime_type} of {size} bytes, stored as {digest}]\n{preview}".rstrip()
+        case _:
+            head = f"[{part.mime_type} of {part.size} bytes, stored as {part.digest}]"
+            return f"{head}\n{part.preview}".rstrip()
 
 
 def _placeholder(mime_type: str, size: int) -> str:
@@ -268,11 +268,9 @@ def _pieces(text: str, longest: int) -> list[str]:
     return pieces
 
 
-def _fill(pieces: list[str], order: Iterable[int], room: int, taken: set[int]) -> set[int]:
+def _fill(pieces: list[str], order: Iterable[int], room: int) -> set[int]:
     chosen: set[int] = set()
     for at in order:
-        if at in taken:
-            continue
         room -= len(pieces[at])
         if room < 0:
             break
