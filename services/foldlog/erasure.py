@@ -225,7 +225,7 @@ class _Erasing:
         """Steps 1 to 3 for one conversation, but for the overwriting itself."""
         foldlog, tenant = self._foldlog, self._foldlog.tenant
         while True:
-            context = await foldlog.contexts.current(tenant, name)
+            context = await foldlog.contexts.rebuilt(tenant, name)
             reads = await foldlog.log.read_all(tenant, name)
             for read in reads:
                 fold_in(context, read)
@@ -318,7 +318,7 @@ class _Erasing:
     ) -> None:
         """A new head in the place of one that is to be removed, or that starts where one is."""
         foldlog = self._foldlog
-        context = await foldlog.contexts.current(
+        context = await foldlog.contexts.rebuilt(
             foldlog.tenant, name, at_least=self._tombstoned[name]
         )
         entry = remade_head(context, reads, concerned, self._target, self._texts, foldlog.actor)
