@@ -12,7 +12,7 @@ from foldlog import Foldlog, Section, assistant, connect, user
 from foldlog.audit import verify
 from foldlog.contexts import ParentDeleted, UnknownEntry
 from foldlog.erasure import ErasureNotPermitted, HasChildren, NotErasable
-from foldlog.errors import UnknownArtifact, UnknownConversation
+from foldlog.errors import ConnectionClosed, UnknownArtifact, UnknownConversation
 from foldlog.remaking import SUMMARY_REMOVED
 from foldlog.session import Session
 from foldlog_events.entries import (
@@ -24,7 +24,7 @@ from foldlog_events.entries import (
     Recorded,
     SourceRange,
 )
-from foldlog_events.messages import Message
+from foldlog_events.messages import Message, Text
 from foldlog_projections.fold import ContextFold
 from foldlog_projections.recall import SearchResult, Unresolved
 from foldlog_projections.summary_source import SummaryResult
@@ -384,6 +384,30 @@ async def test_every_copy_of_an_id_goes(own_server: Server, foldlog: Foldlog) ->
     await session.append(user("after"))
     erasure = await foldlog.erase("c", secret.entry.id)
     assert erasure.entries == 2
+    await nowhere(own_server)
+
+
+@pytest.mark.parametrize("dies_at", ["erase_messages", "erase_artifacts", "forget_views"])
+async def test_an_erasure_that_died_on_the_way_is_completed_by_the_next(
+    own_server: Server, foldlog: Foldlog, monkeypatch: pytest.MonkeyPatch, dies_at: str
+) -> None:
+    async def dies(*_: object, **__: object) -> int:
+        raise ConnectionClosed("the process died")
+
+    session = foldlog.session("c")
+    artifact = await session.attach(SECRET * 100)
+    parts = (Text(content=SECRET), artifact)
+    secret = (await session.append(Message(role="user", parts=parts)))[0]
+    kept = (await session.append(user("kept")))[0]
+    await compacted(foldlog, "c", kept, SECRET, reference(secret))
+    await store_view(foldlog, "c")
+    with monkeypatch.context() as patched:
+        patched.setattr(f"foldlog.erasure.{dies_at}", dies)
+        with pytest.raises(ConnectionClosed):
+            await foldlog.erase("c", secret.entry.id)
+    assert TRACE.decode() not in str((await session.context()).messages), "no context shows it"
+    await foldlog.erase("c", secret.entry.id)
+    assert said(await holds_together(foldlog, "c"))[1:] == ["user: kept"]
     await nowhere(own_server)
 
 

@@ -9,9 +9,9 @@ brings the text back, and the same call again completes it:
 2. Edits of other entries that stood in an edit to be removed are written again. A summary to be
    removed is replaced by one that says so, before the same kept entries; a reset by one to what
    is in view without the text.
-3. The broker overwrites the entries in its files. The last entry of a lane stays in its place
-   only where another one follows: a note is appended first.
-4. Artifacts that no other entry refers to are overwritten; stored views are purged, all of them,
+3. Artifacts that no other entry refers to are overwritten in the broker's files, then the entries.
+   Where one of these is the last of its lane, a note is appended first.
+4. Stored views are purged, all of them,
    for only then does the broker let go of replaced ones; views of the conversations concerned are
    stored anew; records of compaction attempts that state a reason are overwritten.
 
@@ -166,8 +166,9 @@ async def delete(foldlog: "Foldlog", conversation: str, *, reason: str = "") -> 
         for reference in references(read.entry)
     }
     stream = entries_stream(tenant, conversation)
-    await erase_messages(foldlog.broker, stream, [read.version for read in gone])
-    artifacts = await erase_artifacts(foldlog, digests)
+    versions = frozenset(read.version for read in gone)
+    artifacts = await erase_artifacts(foldlog, digests, going=versions)
+    await erase_messages(foldlog.broker, stream, versions)
     await forget_views(foldlog, {conversation: tombstone.version})
     await overwrite_records(foldlog, [conversation], all_of_them=True)
     return Erasure(conversation=conversation, entries=len(gone), artifacts=artifacts)
@@ -270,9 +271,10 @@ class _Erasing:
         """Steps 3 and 4; how many artifacts were removed."""
         foldlog = self._foldlog
         stream = entries_stream(foldlog.tenant, self.touched[0])
+        # First, for once the entries are gone nothing tells any more which artifacts they named.
+        artifacts = await erase_artifacts(foldlog, self._digests, going=frozenset(self.versions))
         for version in self.versions:
             await erase_messages(foldlog.broker, stream, (version,))
-        artifacts = await erase_artifacts(foldlog, self._digests)
         await forget_views(foldlog, self._tombstoned)
         await overwrite_records(foldlog, self.touched)
         return artifacts

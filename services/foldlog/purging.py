@@ -26,8 +26,10 @@ _decode_record = msgspec.json.Decoder(CompactionRecord).decode
 _encode = msgspec.json.Encoder().encode
 
 
-async def erase_artifacts(foldlog: "Foldlog", digests: Collection[str]) -> int:
-    """Overwrites the artifacts that no entry of any conversation names any more; how many.
+async def erase_artifacts(
+    foldlog: "Foldlog", digests: Collection[str], *, going: Collection[int]
+) -> int:
+    """Overwrites the artifacts that no entry names but those at the versions going; how many.
 
     Content is stored once for all who refer to it, so the whole log is looked through.
     """
@@ -37,6 +39,8 @@ async def erase_artifacts(foldlog: "Foldlog", digests: Collection[str]) -> int:
             break
         async for page in messages(foldlog.broker, stream, "entry.>"):
             for stored in page:
+                if stored.version in going:
+                    continue
                 left = {one: raw for one, raw in left.items() if raw not in stored.data}
     for digest in left:
         await foldlog.artifacts.delete(digest)
