@@ -68,9 +68,13 @@ def encode(entry: Entry, *, repair: bool = False) -> bytes:
     With `repair`, lone surrogates become U+FFFD and numbers that JSON does not have become
     null. Raises InvalidEntry, which names the place, for anything else a reader would refuse.
     """
-    if repair:
-        entry = _repaired(entry)
-    _check(entry)
+    try:
+        if repair:
+            entry = _repaired(entry)
+        _check(entry)
+    except (TypeError, AttributeError, ValueError, RecursionError) as error:
+        # A value of the wrong type: the reader's own decoder says where.
+        raise InvalidEntry(_decoders_reason(entry) or str(error)) from None
     try:
         encoded = _state_schema(_encoder.encode(entry), entry)
     except UnicodeEncodeError:
@@ -85,6 +89,16 @@ def encode(entry: Entry, *, repair: bool = False) -> bytes:
     except UndecodableEntry as error:
         raise InvalidEntry(error.reason) from None
     return encoded
+
+
+def _decoders_reason(entry: Entry) -> str:
+    try:
+        decode(_encoder.encode(entry))
+    except UndecodableEntry as error:
+        return error.reason
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        return f"cannot be written as JSON: {error}"
+    return ""
 
 
 def decode(data: bytes) -> Entry:

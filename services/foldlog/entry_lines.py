@@ -107,9 +107,11 @@ def _message(value: dict[str, Any]) -> dict[str, Any]:
 
 def _entry(value: dict[str, Any], filling: Filling) -> Entry:
     kind = value["kind"]
+    if not isinstance(kind, str):
+        raise InvalidEntry("a kind is text", place="$.kind")
     if kind in ELSEWHERE:
         raise InvalidEntry(f"a {kind} entry is written by {ELSEWHERE[kind]}", place="$.kind")
-    known = _entry_fields.get(kind) if isinstance(kind, str) else None
+    known = _entry_fields.get(kind)
     names = known or OtherEntry.__struct_encode_fields__
     _check_names(value, ("kind", *names), f"an entry of kind {kind!r}", "$")
     for name in ENVELOPE_OWNER:

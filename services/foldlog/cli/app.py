@@ -101,6 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has seen enough; Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:
+        # Of a path that was given; the connection's own are errors of foldlog.
+        fail(type(error).__name__, str(error), as_json=as_json)
+        return CHECK_FAILED
     except (FoldlogError, nats.errors.Error, ExceptionGroup) as error:
         cause = _first(error)
         if not isinstance(cause, FoldlogError | nats.errors.Error):
