@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +27,9 @@ def is_family_honest(family: Family) -> bool:
     return True
 
 
+@pytest.mark.timeout(900)
 @settings(
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,

@@ -3,6 +3,7 @@
 import asyncio
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from foldlog import Foldlog, connect
@@ -36,6 +37,7 @@ async def publish(foldlog: Foldlog, family: Family) -> None:
         at = one.version
 
 
+@pytest.mark.timeout(900)
 @settings(
     max_examples=25,
     deadline=None,

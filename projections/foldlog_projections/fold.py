@@ -120,6 +120,10 @@ class ContextFold:
         self._lane_versions[lane] = max(self._lane_versions[lane], version)
         self._version = max(self._version, version)
 
+    def begin_after(self, version: int) -> None:
+        """Leave out what lies up to a version: what is folded next is not the first entry."""
+        self._version = max(self._version, version)
+
     def apply_older_head(self, version: int) -> None:
         """Pass over a head marker that a newer one is known to have superseded."""
         self._reached(version, "shape")

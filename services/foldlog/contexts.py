@@ -169,6 +169,7 @@ class Contexts:
         after: int,
         at_least: int = 0,
     ) -> None:
+        context.begin_after(after)
         head_version = head.version if head else 0
         async for recorded in self._log.read(
             context.tenant, context.conversation, after=after, up_to=version, at_least=at_least

@@ -117,9 +117,10 @@ class Projector:
                 continue
             groups.setdefault(key, []).append(message)
             reads.setdefault(key, []).append(read)
+        failed = await self.projection.project(reads, is_whole=not unknown)
+        # Only now: what is not folded yet is not in a view that is stored meanwhile.
         for key, group in groups.items():
             self._unacknowledged.setdefault(key, []).extend(group)
-        failed = await self.projection.project(reads, is_whole=not unknown)
         for message, reason in unknown:
             await self._bury_nobodys(message, reason)
         await self._settle(failed)
@@ -127,10 +128,11 @@ class Projector:
     async def _settle(self, failed: Mapping[ConversationKey, Exception]) -> None:
         """Acknowledge what stored views hold; a worker killed now leaves nothing behind."""
         for key in tuple(self._unacknowledged):
+            # A batch and a rest may settle at the same time; each message is one's.
             if key in failed:
-                await self._retry(key, self._unacknowledged.pop(key), failed[key])
+                await self._retry(key, self._unacknowledged.pop(key, []), failed[key])
             elif self.projection.is_stored(key):
-                for message in self._unacknowledged.pop(key):
+                for message in self._unacknowledged.pop(key, []):
                     await message.ack()
 
     async def _retry(self, key: ConversationKey, group: list[Msg], error: Exception) -> None:
