@@ -222,7 +222,13 @@ def application(
     @subscriber
     async def project(message: Annotated[NatsBatchMessage, Context("message")]) -> None:
         with health.work() if health else contextlib.nullcontext():
-            await projector.handle(message.raw_message)
+            try:
+                await projector.handle(message.raw_message)
+            except Exception as error:
+                _logger.exception("batch not handled", error=str(error))
+                for one in message.raw_message:
+                    if not one.is_acked:
+                        await one.nak(delay=RETRY_DELAY)
 
     async def follow() -> None:
         projector.deliveries.follow(subscriber)

@@ -76,6 +76,7 @@ for _name in ("erase", "delete", "materialise"):
 app.command("foldlog.cli.import_:import_", name="import")
 app.command("foldlog.cli.dead:dead", name="dead")
 app.command("foldlog.cli.rebuild:rebuild", name="rebuild")
+app.command("foldlog.cli.auth:auth", name="auth")
 app.command("foldlog.cli.backup:export", name="export")
 app.command("foldlog.cli.backup:restore", name="restore")
 
