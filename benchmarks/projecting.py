@@ -6,7 +6,6 @@ import itertools
 import time
 from collections.abc import Iterator
 
-import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import ConsumerConfig, DeliverPolicy
@@ -21,6 +20,7 @@ from foldlog.errors import BrokerRefused
 from foldlog.projector import CONSUMER
 from foldlog.session import connect
 from foldlog.topology import ENTRIES, VIEWS_BUCKET
+from foldlog.views import VERSION
 from foldlog_events.codec import encode
 from foldlog_events.subjects import message_id, subject_of
 
@@ -171,13 +171,6 @@ async def lag(*, short: bool) -> list[Row]:
     return [alone("view-lag-p50", "ms", [middle]), alone("view-lag-p99", "ms", [late])]
 
 
-class _Version(msgspec.Struct):
-    """What a stored view says first."""
-
-    conversation: str
-    version: int
-
-
 Seen = dict[str, list[tuple[int, float]]]
 
 
@@ -187,14 +180,16 @@ async def _watch_views(client: Client) -> Seen:
 
     async def arrived(found: Msg) -> None:
         now = time.perf_counter()
-        view = msgspec.json.decode(found.data, type=_Version)
-        seen.setdefault(view.conversation, []).append((view.version, now))
+        conversation = found.subject.rpartition(".")[2]
+        version = int((found.headers or {})[VERSION])
+        seen.setdefault(conversation, []).append((version, now))
 
     await client.jetstream().subscribe(
         f"$KV.{VIEWS_BUCKET}.>",
         cb=arrived,
         ordered_consumer=False,
-        config=ConsumerConfig(deliver_policy=DeliverPolicy.NEW),
+        # Without the values, which would keep this process busy.
+        config=ConsumerConfig(deliver_policy=DeliverPolicy.NEW, headers_only=True),
     )
     return seen
 

@@ -17,21 +17,34 @@ from rich.table import Table
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """What one of each can do, as measured on two shared cores (see docs/scale.md)."""
 
-    appends_per_stream: float = 6_000
-    """Entries a second, every one on disk, from many writers at once."""
-    appends_per_node: float = 9_000
-    """The same over all streams of a node: one disk and its cores, replicas included."""
-    replica_cost: float = 3.0
-    """Times the work of an append that a stream of three replicas makes, in all."""
-    entries_per_projector: float = 5_000
-    views_per_node: float = 2_000
+    name: str
+    appends_per_stream: float
+    """Entries a second from 64 writers at once, every one on disk."""
+    appends_per_node: float
+    """The same over four streams of one node."""
+    views_per_node: float
     """Values stored a second, of `view_bytes` each."""
-    subject_bytes: float = 250
+    entries_per_projector: float = 5_900
+    subject_bytes: float = 260
     """Memory of a node for a subject it has in its index."""
-    entry_bytes: float = 1_350
+    entry_bytes: float = 1_270
     view_bytes: float = 60_000
     memory_per_node: float = 64e9
     disk_per_node: float = 8e12
+
+
+SLOW_DISK = Figures(
+    name="an fsync takes 1.5 ms",
+    appends_per_stream=1_000,
+    appends_per_node=6_000,
+    views_per_node=480,
+)
+NO_WAIT = Figures(
+    name="an fsync costs nothing",
+    appends_per_stream=33_000,
+    appends_per_node=32_000,
+    views_per_node=5_500,
+)
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,10 +54,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     entries_per_second: float = 100_000
     days: float = 30
     """How long entries are kept on the nodes before older ones go elsewhere."""
-    largest_tenant: float = 0.05
-    """Share of all entries that the largest tenant writes; the others fall off by 1 / rank."""
     seconds_between_entries: float = 5.0
     """Of an active conversation."""
+    seconds_between_views: float = 0.05
+    """The least time between two stored views of a conversation."""
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,17 +127,16 @@ def simulate(load: Load, layout: Layout, figures: Figures, seed: int = 1) -> lis
     for loads in partition_loads(load, layout.partitions, chance):
         streams = _spread(loads, layout.streams)
         fullest_stream = max(fullest_stream, *streams)
-        work = [
-            stream * (figures.replica_cost if layout.replicas > 1 else 1.0) for stream in streams
-        ]
+        work = [stream * layout.replicas for stream in streams]
         each = _spread(_in_replicas(work, layout), layout.nodes)
         fullest_node = max(fullest_node, *each)
         fullest_projector = max(
             fullest_projector, *_spread(loads, min(layout.projectors, layout.partitions))
         )
     active = load.entries_per_second * load.seconds_between_entries
-    # A projector stores an active conversation's view at most once a second while it is behind.
-    views = min(active, load.entries_per_second)
+    # A view is stored for every batch that holds an entry of its conversation, so that where
+    # conversations are many each entry costs one.
+    views = min(active / load.seconds_between_views, load.entries_per_second)
     subjects = 2 * load.conversations * layout.replicas / layout.nodes
     stored = load.entries_per_second * 86_400 * load.days * figures.entry_bytes * layout.replicas
     uses = [
@@ -157,22 +169,21 @@ def main() -> None:
     parser.add_argument("--conversations", type=int, default=Load().conversations)
     parser.add_argument("--entries", type=float, default=Load().entries_per_second)
     parser.add_argument("--days", type=float, default=Load().days)
+    parser.add_argument("--views-every", type=float, default=Load().seconds_between_views)
     options = parser.parse_args()
     load = Load(
-        conversations=options.conversations, entries_per_second=options.entries, days=options.days
+        conversations=options.conversations,
+        entries_per_second=options.entries,
+        days=options.days,
+        seconds_between_views=options.views_every,
     )
-    shown = Table(
-        "layout",
-        "full first",
-        "then",
-        "then",
-        "then",
-        title=f"{load.entries_per_second:,.0f} entries a second",
-    )
-    for layout in LAYOUTS:
-        uses = simulate(load, layout, Figures())
-        shown.add_row(layout.name, *(f"{use.of}: {use.share:.0%}" for use in uses[:4]))
-    Console(width=150).print(shown)
+    for figures in (SLOW_DISK, NO_WAIT):
+        title = f"{load.entries_per_second:,.0f} entries a second, {figures.name}"
+        shown = Table("layout", "full first", "then", "then", "then", title=title)
+        for layout in LAYOUTS:
+            uses = simulate(load, layout, figures)
+            shown.add_row(layout.name, *(f"{use.of}: {use.share:.0%}" for use in uses[:4]))
+        Console(width=150).print(shown)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ from foldlog_events.entries import (
     ResetEntry,
     lane_of,
 )
-from foldlog_events.errors import FoldlogError
 from foldlog_events.messages import Message
 from foldlog_projections.contribution import contribution, head_contribution
 from foldlog_projections.edits import acting, edited, erased, without_repeats
+from foldlog_projections.forks import ForkWithoutParent
 from foldlog_projections.meter import ContextMeter
 from foldlog_projections.pairing import Transcript, counts
 from foldlog_projections.prompt import Prompt, leading_message, patch_message
@@ -34,16 +34,6 @@ from foldlog_projections.tokens import estimate_message, estimate_tools
 from foldlog_projections.views import ContextView, Fault, Head
 
 _encode = msgspec.json.Encoder().encode
-
-
-class ForkWithoutParent(FoldlogError):
-    """A fork was folded as if it began with nothing."""
-
-    def __init__(self, fork: ForkEntry) -> None:
-        super().__init__(
-            f"{fork.conversation!r} inherits from {fork.parent!r}: "
-            f"fold that up to version {fork.parent_version}, then `inherit`"
-        )
 
 
 class ContextFold:
@@ -400,4 +390,4 @@ def render(state: FoldState) -> ContextView:
     return ContextFold(state).view()
 
 
-__all__ = ["ContextFold", "apply", "empty", "fold", "inherit", "render"]
+__all__ = ["ContextFold", "ForkWithoutParent", "apply", "empty", "fold", "inherit", "render"]
