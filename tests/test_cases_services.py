@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from nats.aio.msg import Msg
+from nats.js.client import JetStreamContext
 
 from foldlog import Foldlog, connect, user
 from foldlog import projection as projection_module
@@ -21,7 +23,7 @@ from foldlog.contexts import fold_in
 from foldlog.dead_letters import Buried, letters
 from foldlog.errors import FoldlogError
 from foldlog.health import LAG_WINDOW, Backlog, Health
-from foldlog.projector import CONSUMER
+from foldlog.projector import CONSUMER, Projector, application
 from foldlog.reading import Read
 from foldlog.service import ConsumerAhead, Gone, broker_with_streams, look, run, stream_broker
 from foldlog.settings import Settings
@@ -335,6 +337,38 @@ async def test_46_a_cursor_at_the_end_or_before_it_is_no_cursor_ahead(
         await look(foldlog.broker, ENTRIES, CONSUMER)
     await foldlog.session("c").append(user("two"))
     assert (await look(foldlog.broker, ENTRIES, CONSUMER)).waiting == 1
+
+
+async def test_42_a_fetch_that_ends_with_pythons_own_timeout_loses_nothing(
+    nats_url: str, foldlog: Foldlog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FastStream knows that of nats-py only, and what it had gathered would wait for minutes."""
+    pulls = JetStreamContext.PullSubscription
+    fetch = pulls.fetch
+    fetched = 0
+
+    async def failing(self: Any, *args: Any, **options: Any) -> list[Msg]:
+        nonlocal fetched
+        if fetched:
+            fetched = 0
+            raise TimeoutError
+        messages = await fetch(self, *args, **options)
+        fetched = len(messages)
+        return messages
+
+    monkeypatch.setattr(pulls, "fetch", failing)
+    await foldlog.session("c").append(user("before"))
+    messages = stream_broker(nats_url, "projector", 30, Gone())
+    async with broker_with_streams(nats_url, "projector") as broker:
+        projector = Projector(broker, Settings())
+        app = application(projector, messages, 600.0)
+        async with app.lifespan_context():
+            await app.start()
+            await check_view(foldlog, "c")
+            for number in range(5):
+                await foldlog.session("c").append(user(f"{number}"))
+                await check_view(foldlog, "c")
+            await app.stop()
 
 
 async def test_a_service_that_is_given_none_of_what_waits_ends(

@@ -24,6 +24,7 @@ from foldlog_events.entries import (
 )
 from foldlog_events.messages import Message
 from foldlog_projections.contribution import contribution, head_contribution
+from foldlog_projections.digests import message_digest
 from foldlog_projections.edits import acting, edited, erased, without_repeats
 from foldlog_projections.forks import ForkWithoutParent
 from foldlog_projections.meter import ContextMeter
@@ -316,7 +317,7 @@ class ContextFold:
         self._leading = message
         self._leading_origin = _reference(origin) if origin else EntryReference("", 0)
         self._meter.change(estimate_message(message) if message else 0)
-        self._leading_digest = _digest(message) if message else b""
+        self._leading_digest = message_digest(message) if message else b""
 
     def _place(self, message: Message, entry: Active, estimate: int) -> None:
         origin = _reference(entry)
@@ -348,7 +349,7 @@ class ContextFold:
     def _digests(self) -> list[bytes]:
         digests: list[bytes] = []
         for place, known in enumerate(self._message_digests):
-            digest = known or _digest(self._transcript.messages[place])
+            digest = known or message_digest(self._transcript.messages[place])
             self._message_digests[place] = digest
             digests.append(digest)
         return digests
@@ -356,13 +357,6 @@ class ContextFold:
 
 def _reference(entry: Active) -> EntryReference:
     return EntryReference(entry.id, entry.version)
-
-
-def _digest(message: Message) -> bytes:
-    if message.seen is not None:
-        # Which context it answered is shown to no model, and names a version of this log.
-        message = msgspec.structs.replace(message, seen=None)
-    return hashlib.sha256(_encode(message)).digest()
 
 
 def apply(state: FoldState, version: int, entry: Entry) -> FoldState:

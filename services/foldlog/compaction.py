@@ -36,6 +36,7 @@ from foldlog_projections.cut import (
     items_of,
     newest_indivisible_unit,
 )
+from foldlog_projections.digests import message_digest
 from foldlog_projections.exact import exact_values
 from foldlog_projections.fold import ContextFold
 from foldlog_projections.policy import Policy
@@ -362,8 +363,7 @@ def digest_of(source: Iterable[SourceMessage]) -> str:
     """Of the messages that a summary stands for, as they were read."""
     whole = hashlib.sha256()
     for _, _, message in source:
-        shown = msgspec.structs.replace(message, seen=None) if message.seen else message
-        whole.update(hashlib.sha256(_encode(shown)).digest())
+        whole.update(message_digest(message))
     return f"sha256:{whole.hexdigest()}"
 
 

@@ -6,9 +6,10 @@ another worker only after the acknowledgement wait.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+import nats.errors
 import structlog
 from nats.aio.msg import Msg
 
@@ -29,20 +30,31 @@ class Deliveries:
         self._is_stopping = False
 
     def follow(self, subscriber: Any) -> None:
-        """Note everything that a subscriber of FastStream fetches, once it has subscribed."""
+        """Note everything that a subscriber of FastStream fetches, from its first fetch on."""
         self._subscriber = subscriber
-        subscription = subscriber.subscription
-        fetch = subscription.fetch
+        subscribe = subscriber._create_subscription
 
+        async def subscribed() -> None:
+            await subscribe()
+            # Nothing was fetched yet: the task that does was made just now.
+            subscription = subscriber.subscription
+            subscription.fetch = self._noting(subscription.fetch)
+
+        subscriber._create_subscription = subscribed
+
+    def _noting(self, fetch: Callable[..., Awaitable[list[Msg]]]) -> Any:
         async def noted(*args: Any, **kwargs: Any) -> list[Msg]:
             if self._is_stopping:
-                await asyncio.sleep(0)
-                return []
-            fetched: list[Msg] = await fetch(*args, **kwargs)
+                raise nats.errors.TimeoutError
+            try:
+                fetched = await fetch(*args, **kwargs)
+            except TimeoutError as error:
+                # nats-py also raises Python's own, on which FastStream drops what it has gathered.
+                raise nats.errors.TimeoutError from error
             self._note(fetched)
             return fetched
 
-        subscription.fetch = noted
+        return noted
 
     async def stop(self) -> None:
         """Fetch no more, and let the handler finish what it has in hand."""

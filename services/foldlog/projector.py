@@ -230,11 +230,8 @@ def application(
                     if not one.is_acked:
                         await one.nak(delay=RETRY_DELAY)
 
-    async def follow() -> None:
-        projector.deliveries.follow(subscriber)
-
+    projector.deliveries.follow(subscriber)
     app = FastStream(messages, logger=None, lifespan=projector.storing_rested_views)
-    app.after_startup(follow)
     app.on_shutdown(projector.deliveries.stop)
     app.on_shutdown(projector.flush)
     app.on_shutdown(projector.deliveries.give_back)

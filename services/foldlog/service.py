@@ -198,6 +198,8 @@ async def _watch_consumer(
 ) -> None:
     stream, name = consumer
     reached = 0
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     while True:
         await asyncio.sleep(settings.check_seconds)
         health.is_connected = broker.is_connected
@@ -208,7 +210,8 @@ async def _watch_consumer(
             reached = backlog.stream_end
             health.observe(backlog)
         except BrokerRefused as error:
-            if error.code not in _LOST:
+            is_starting = not health.is_started and loop.time() - began < settings.silence_patience
+            if error.code not in _LOST or is_starting:
                 _logger.warning("broker does not say", reason=str(error))
                 continue
             _logger.error("consumer lost", stream=stream, consumer=name, reason=str(error))
