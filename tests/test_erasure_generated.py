@@ -29,7 +29,7 @@ def is_family_honest(family: Family) -> bool:
 
 @pytest.mark.timeout(900)
 @settings(
-    max_examples=10,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,
